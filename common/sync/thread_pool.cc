@@ -1,0 +1,164 @@
+#include "common/sync/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <deque>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "common/sync/mutex.h"
+
+namespace shoal {
+namespace {
+
+// One ParallelFor call. Lives on the caller's stack; threads may touch it only between taking a
+// worker index and giving it back, both under the pool's mutex.
+struct Loop {
+  const std::function<void(int64_t, int)>* task = nullptr;
+  int64_t num_tasks = 0;
+  std::atomic<int64_t> next{0};
+  int workers_started = 0;  // guarded by the pool's mutex
+  int workers_running = 0;  // guarded by the pool's mutex
+  CondVar finished;
+
+  void Run(int worker) {
+    for (int64_t i = next.fetch_add(1); i < num_tasks; i = next.fetch_add(1)) {
+      (*task)(i, worker);
+    }
+  }
+};
+
+}  // namespace
+
+struct ThreadPool::Impl {
+  int num_threads = 1;
+  Mutex mutex;
+  CondVar work_arrived;
+  std::deque<Loop*> loops ABSL_GUARDED_BY(mutex);  // loops that can still use a thread
+  bool stopping ABSL_GUARDED_BY(mutex) = false;
+  std::vector<std::thread> threads;
+
+  void WorkerMain() {
+    mutex.Lock();
+    for (;;) {
+      while (!stopping && loops.empty()) {
+        work_arrived.Wait(&mutex);
+      }
+      if (stopping) {
+        break;
+      }
+      Loop* loop = loops.front();
+      const int worker = loop->workers_started++;
+      loop->workers_running++;
+      // Enough threads, or nothing left to take: the next free thread looks at the next loop.
+      if (loop->workers_started >= num_threads || loop->next.load() >= loop->num_tasks) {
+        loops.pop_front();
+      }
+      mutex.Unlock();
+      loop->Run(worker);
+      mutex.Lock();
+      Leave(loop);
+    }
+    mutex.Unlock();
+  }
+
+  // Called by each worker of `loop` when it found no more tasks.
+  void Leave(Loop* loop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    loops.erase(std::remove(loops.begin(), loops.end(), loop), loops.end());
+    if (--loop->workers_running == 0) {
+      loop->finished.NotifyAll();
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int num_threads) : impl_(std::make_unique<Impl>()) {
+  impl_->num_threads = std::max(1, num_threads);
+  for (int i = 1; i < impl_->num_threads; ++i) {
+    impl_->threads.emplace_back([impl = impl_.get()] { impl->WorkerMain(); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    MutexLock lock(&impl_->mutex);
+    impl_->stopping = true;
+    impl_->work_arrived.NotifyAll();
+  }
+  for (std::thread& thread : impl_->threads) {
+    thread.join();
+  }
+}
+
+int ThreadPool::num_threads() const { return impl_->num_threads; }
+
+void ThreadPool::ParallelFor(int64_t num_tasks,
+                             const std::function<void(int64_t task, int worker)>& task) {
+  if (num_tasks <= 0) {
+    return;
+  }
+  if (impl_->num_threads == 1 || num_tasks == 1) {
+    for (int64_t i = 0; i < num_tasks; ++i) {
+      task(i, 0);
+    }
+    return;
+  }
+  Loop loop;
+  loop.task = &task;
+  loop.num_tasks = num_tasks;
+  loop.workers_started = 1;  // the caller
+  loop.workers_running = 1;
+  {
+    MutexLock lock(&impl_->mutex);
+    impl_->loops.push_back(&loop);
+    impl_->work_arrived.NotifyAll();
+  }
+  loop.Run(0);
+  MutexLock lock(&impl_->mutex);
+  impl_->Leave(&loop);
+  while (loop.workers_running > 0) {
+    loop.finished.Wait(&impl_->mutex);
+  }
+}
+
+namespace {
+
+// Reads "quota period" from a cgroup file pair; returns 0 where there is no limit.
+double CgroupCpuQuota() {
+  std::ifstream v2("/sys/fs/cgroup/cpu.max");
+  std::string quota_text;
+  double period = 0;
+  double quota = 0;
+  if (v2 >> quota_text >> period) {
+    return absl::SimpleAtod(quota_text, &quota) && period > 0 ? quota / period : 0;
+  }
+  std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  std::ifstream period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  if (quota_file >> quota && period_file >> period && quota > 0 && period > 0) {
+    return quota / period;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int UsableCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int cpus = 1;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    cpus = std::max(1, CPU_COUNT(&set));
+  }
+  const double quota = CgroupCpuQuota();
+  if (quota > 0) {
+    cpus = std::clamp(static_cast<int>(std::ceil(quota)), 1, cpus);
+  }
+  return cpus;
+}
+
+}  // namespace shoal

@@ -1,0 +1,42 @@
+// A fixed set of threads that run loops of independent tasks. Everything that computes shares one
+// pool, so that the machine is never oversubscribed.
+#ifndef SHOAL_COMMON_SYNC_THREAD_POOL_H_
+#define SHOAL_COMMON_SYNC_THREAD_POOL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace shoal {
+
+// Thread-safe: loops from several callers may overlap and share the threads.
+class ThreadPool {
+ public:
+  // Runs on `num_threads` threads in all, the calling thread of ParallelFor included; 1 starts no
+  // thread. Values below 1 count as 1.
+  explicit ThreadPool(int num_threads);
+  // Waits for running loops.
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int num_threads() const;
+
+  // Calls task(i, worker) once for every i in [0, num_tasks) and returns when all have returned.
+  // `worker` is in [0, num_threads()) and no two tasks that run at the same time in one call share
+  // it, so it can index scratch memory of the call. Tasks are taken in increasing order of i;
+  // nothing may depend on which thread runs one. A task may not call ParallelFor on the same pool.
+  void ParallelFor(int64_t num_tasks, const std::function<void(int64_t task, int worker)>& task);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Number of CPUs this process may use: the scheduler affinity mask, cut by the cgroup (v1 or v2)
+// CPU quota, at least 1.
+int UsableCpus();
+
+}  // namespace shoal
+
+#endif  // SHOAL_COMMON_SYNC_THREAD_POOL_H_

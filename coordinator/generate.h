@@ -1,0 +1,62 @@
+// Text generation on a session: sampling, stop conditions, text pieces as they become complete.
+#ifndef SHOAL_COORDINATOR_GENERATE_H_
+#define SHOAL_COORDINATOR_GENERATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "coordinator/model.h"
+#include "coordinator/sampler.h"
+#include "coordinator/session.h"
+
+namespace shoal {
+
+struct GenerateOptions {
+  SamplingOptions sampling;
+  int64_t max_tokens = 256;
+  std::vector<std::string>
+      stop;  // strings that end the text, also across token borders; not part of it
+  std::vector<int32_t> stop_ids;    // tokens that end it, besides the model's own end tokens
+  bool ignore_end_of_text = false;  // do not stop at the model's end tokens
+  bool show_special = false;        // special tokens' names appear in the text
+};
+
+enum class FinishReason { kLength, kEndOfText, kStopString, kCallerStopped, kContextFull };
+absl::string_view FinishReasonName(
+    FinishReason reason);  // "length", "end_of_text", "stop", "cancelled", "context_full"
+
+struct GenerateResult {
+  std::vector<int32_t> ids;  // generated, the end token included
+  std::string text;
+  FinishReason finish_reason = FinishReason::kLength;
+  int64_t prompt_tokens = 0;
+  absl::Duration prefill_time;
+  absl::Duration decode_time;
+};
+
+// One generated token. `text` is what became complete with it and is certain not to be part of a
+// stop string; maybe empty.
+struct TokenEvent {
+  int32_t id = 0;
+  absl::string_view text;
+};
+
+// Runs `prompt` on the session, then generates until a stop condition. `on_token` is called for
+// every token from this thread; false ends with kCallerStopped, as does `stop` (within one layer).
+// The session keeps prompt and generated tokens, the end token included, so that a chat goes on
+// from there. `on_progress` as in Session::ExtendOptions. INVALID_ARGUMENT for bad sampling options
+// or an empty prompt on an empty session; otherwise Session::Extend's errors.
+absl::StatusOr<GenerateResult> Generate(
+    const Model& model, Session& session, std::span<const int32_t> prompt,
+    const GenerateOptions& options, const std::function<bool(const TokenEvent&)>& on_token,
+    std::stop_token stop = {}, const std::function<void(int64_t, int64_t)>& on_progress = {});
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_GENERATE_H_

@@ -1,0 +1,62 @@
+// What running a container costs in memory, by part, from its manifest alone: nothing is loaded.
+#ifndef SHOAL_COORDINATOR_MEMORY_PLAN_H_
+#define SHOAL_COORDINATOR_MEMORY_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/container/manifest.h"
+
+namespace shoal {
+
+struct PlanOptions {
+  int64_t context_tokens = 4096;  // positions a session can hold
+  int num_threads = 1;
+  int num_sessions = 1;
+  std::optional<uint64_t> budget_bytes;  // absent: chosen from the memory that is usable now
+};
+
+struct MemoryPart {
+  std::string name;  // "program", "trunk", "tokenizer", "kv_cache", "delta_state", "scratch",
+                     // "expert_cache"
+  uint64_t bytes = 0;
+  std::string detail;  // how the number comes about, for people
+};
+
+struct MemoryPlan {
+  std::vector<MemoryPart> floor;  // the least of every part, expert_cache last
+  uint64_t floor_bytes = 0;
+  uint64_t recommended_bytes =
+      0;  // floor + the largest whole number (3, 2, 1, 0) of working sets that leaves a reserve
+  uint64_t budget_bytes = 0;  // asked for, or recommended
+  uint64_t usable_bytes =
+      0;  // memory this process may use now (MemAvailable, cut by cgroup limits)
+  int64_t prefill_chunk_tokens = 0;  // rows computed together in prefill, as the budget allows
+  int64_t cache_records = 0;         // expert cache slots within the budget
+  uint64_t record_bytes = 0;         // of one expert
+  uint64_t working_set_bytes =
+      0;  // experts one token touches: MoE layers x num_experts_per_token records
+  uint64_t kv_bytes_per_token = 0;
+  uint64_t trunk_bytes_per_token = 0;  // read from memory for one decoded token
+  uint64_t experts_total_bytes = 0;
+};
+
+// FAILED_PRECONDITION where the budget asked for is below the floor: the message is the table of
+// parts, with what is missing. INVALID_ARGUMENT where the context is not positive or longer than
+// the model's.
+absl::StatusOr<MemoryPlan> PlanMemory(const Manifest& manifest, const PlanOptions& options);
+
+// The plan as an aligned table for people: one line a part, GiB/MiB named.
+std::string FormatPlan(const MemoryPlan& plan);
+
+// What PlanMemory needs when there is no budget: bytes this process may still take, from
+// /proc/meminfo and the cgroup (v2, v1) below `cgroup_root`.
+uint64_t UsableMemoryBytes(const std::string& proc_root = "/proc",
+                           const std::string& cgroup_root = "/sys/fs/cgroup");
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_MEMORY_PLAN_H_

@@ -1,0 +1,78 @@
+// A model opened for running: trunk in memory, experts behind an ExpertBackend. The entry point for
+// programs that embed Shoal; several models may be open in one process.
+//
+//   auto model = shoal::Model::Open("models/tiny", {});
+//   auto session = (*model)->NewSession();
+//   auto result = shoal::Generate(**session, (*model)->tokenizer().EncodeText("Once upon a time"),
+//   {}, callback);
+#ifndef SHOAL_COORDINATOR_MODEL_H_
+#define SHOAL_COORDINATOR_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/container/container.h"
+#include "common/tokenizer/tokenizer.h"
+#include "coordinator/memory_plan.h"
+#include "coordinator/session.h"
+#include "expert_node/expert_backend.h"
+#include "expert_node/local_expert_backend.h"
+
+namespace shoal {
+
+struct ModelOptions {
+  std::optional<uint64_t>
+      budget_bytes;  // hard ceiling of the process; absent: chosen by PlanMemory
+  int64_t context_tokens =
+      4096;              // of each session; cut to the model's own limit where that is less
+  int num_sessions = 1;  // at once
+  int num_threads = 0;   // 0: the CPUs this process may use
+  std::optional<int64_t> cache_records;  // fewer expert cache slots than the budget allows (for
+                                         // measurements and tests)
+};
+
+// What the model runs with, as the system granted it.
+struct EffectiveMode {
+  MemoryPlan plan;
+  ExpertIoMode expert_io;
+  int num_threads = 0;
+  int64_t context_tokens = 0;
+  std::string experts;     // codec
+  std::string trunk;       // storage of the projections
+  std::string arithmetic;  // "exact"
+};
+
+// Thread-safe.
+class Model {
+ public:
+  // Opens a container: verifies small files, plans memory, loads and checks the trunk, opens the
+  // banks.
+  //   FAILED_PRECONDITION  the budget is below the floor (the message is the table)
+  //   and Container::Open's, PlanMemory's and LocalExpertBackend::Open's errors
+  static absl::StatusOr<std::unique_ptr<Model>> Open(const std::string& directory,
+                                                     const ModelOptions& options);
+  ~Model();
+
+  const ModelConfig& config() const;
+  const Container& container() const;
+  const Tokenizer& tokenizer() const;
+  const EffectiveMode& mode() const;
+  std::vector<ExpertLayerStats> ExpertStats() const;
+
+  // RESOURCE_EXHAUSTED where `num_sessions` are open already.
+  absl::StatusOr<std::unique_ptr<Session>> NewSession();
+
+ private:
+  friend class Session;
+  struct Impl;
+  explicit Model(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_MODEL_H_

@@ -1,0 +1,64 @@
+// Computes the routed part of one MoE layer for the units it holds. The caller does not know
+// whether they are in this process or on other machines; results are bit-identical either way
+// (docs/design.md, "Exactness").
+#ifndef SHOAL_EXPERT_NODE_EXPERT_BACKEND_H_
+#define SHOAL_EXPERT_NODE_EXPERT_BACKEND_H_
+
+#include <cstdint>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/container/unit_layout.h"
+
+namespace shoal {
+
+// What one layer's experts cost so far. Times are wall-clock of the calls to Execute.
+struct ExpertLayerStats {
+  int64_t layer = 0;          // the model's layer index, zero-based
+  int64_t expert_hits = 0;    // record found in the cache
+  int64_t expert_misses = 0;  // record not in the cache
+  int64_t expert_reads = 0;   // reads issued; equals expert_misses unless a checksum failed and the
+                              // record was read again
+  uint64_t expert_bytes = 0;  // bytes read
+  absl::Duration wait_time;   // waiting for reads with nothing to compute
+  absl::Duration compute_time;
+};
+
+// Thread-safe: calls may overlap; each has its own buffers. A backend outlives every call made on
+// it.
+class ExpertBackend {
+ public:
+  struct Batch {
+    int64_t layer = 0;  // the model's layer index, zero-based; an MoE layer
+    int64_t num_rows = 0;
+    std::span<const float>
+        rows;  // [num_rows, hidden_size], row-major; post-attention norm already applied
+    std::span<const int32_t> expert_ids;    // [num_rows, num_experts_per_token], in router order
+    std::span<const float> expert_weights;  // same shape; routed_scaling_factor already included
+  };
+  virtual ~ExpertBackend() = default;
+
+  // For every row x: sum over its experts e of weight_e * down_e(silu(gate_e x) . up_e x),
+  // restricted to the units in `ranges`, in int64 fixed point (kernels/fixed_point.h; each term
+  // rounded once), so that sums over backends are exact. `out` is [num_rows, hidden_size] and is
+  // added to, not overwritten. `batch` and `out` stay the caller's, may not overlap, and are not
+  // touched after return. Blocks; stops early on `stop`.
+  //
+  // On error `out` is unspecified and the session may retry: no state is kept.
+  //   INVALID_ARGUMENT   shapes disagree, layer, id or range out of bounds; a row or weight is not
+  //   finite OUT_OF_RANGE       a term exceeds the fixed point range; names layer, expert and unit
+  //   DATA_LOSS          a record failed its checksum twice; names file, layer, expert, unit
+  //   CANCELLED          `stop` was requested
+  virtual absl::Status Execute(const Batch& batch, std::span<const UnitRange> ranges,
+                               std::stop_token stop, std::span<int64_t> out) = 0;
+
+  // Counters since the backend was made, one entry a MoE layer in order.
+  virtual std::vector<ExpertLayerStats> Stats() const = 0;
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_EXPERT_NODE_EXPERT_BACKEND_H_

@@ -1,0 +1,65 @@
+// The one implementation of expert arithmetic: reads records from a container's banks, keeps them
+// in a bounded cache, and applies them. Single-machine mode calls it directly; a node calls it for
+// the coordinator.
+#ifndef SHOAL_EXPERT_NODE_LOCAL_EXPERT_BACKEND_H_
+#define SHOAL_EXPERT_NODE_LOCAL_EXPERT_BACKEND_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/container/container.h"
+#include "common/sync/clock.h"
+#include "common/sync/thread_pool.h"
+#include "expert_node/expert_backend.h"
+
+namespace shoal {
+
+// How the records are really read: what the kernel granted, not what was asked.
+struct ExpertIoMode {
+  bool direct = false;         // O_DIRECT on every bank
+  std::string engine;          // "pread"
+  std::string why_not_direct;  // the file system's refusal, empty where direct
+  int64_t cache_records = 0;   // slots in the arena
+  uint64_t cache_bytes = 0;
+};
+
+class LocalExpertBackend final : public ExpertBackend {
+ public:
+  struct Options {
+    int64_t cache_records = 0;  // slots of the arena; at least MinCacheRecords(config)
+    int io_threads = 0;         // concurrent reads; 0: a default
+  };
+
+  // Opens every bank and allocates the arena and all scratch. `container` and `pool` outlive the
+  // backend; `clock` too. FAILED_PRECONDITION where cache_records is below the minimum.
+  static absl::StatusOr<std::unique_ptr<LocalExpertBackend>> Open(const Container& container,
+                                                                  const Options& options,
+                                                                  ThreadPool& pool,
+                                                                  const Clock& clock);
+  ~LocalExpertBackend() override;
+
+  // Fewest cache slots with which it works (decode of one token holds all its experts at once), and
+  // what Open will allocate beside the arena: both from the manifest alone, so that `plan` can say
+  // them without loading.
+  static int64_t MinCacheRecords(const ModelConfig& config);
+  static uint64_t ScratchBytes(const Manifest& manifest, const Options& options, int num_threads);
+
+  absl::Status Execute(const Batch& batch, std::span<const UnitRange> ranges, std::stop_token stop,
+                       std::span<int64_t> out) override;
+  std::vector<ExpertLayerStats> Stats() const override;
+  ExpertIoMode io_mode() const;
+
+ private:
+  struct Impl;
+  explicit LocalExpertBackend(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_EXPERT_NODE_LOCAL_EXPERT_BACKEND_H_

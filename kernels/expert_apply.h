@@ -1,0 +1,69 @@
+// One expert unit applied to one activation row: the only expert arithmetic there is.
+//
+//   out[j] += fixed( weight * sum_i down[j, i] * silu(gate_i . x) * (up_i . x) ),   i over the
+//   unit's columns
+//
+// Order of sums. rvq3: all dot products are integer sums (exact, any order) times one double
+// factor. f32: 16 lanes of double, lane l takes elements l, l + 16, ... in order, lanes are folded
+// 8, 4, 2, 1. Each term is rounded once to fixed point.
+#ifndef SHOAL_KERNELS_EXPERT_APPLY_H_
+#define SHOAL_KERNELS_EXPERT_APPLY_H_
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/rvq.h"
+
+namespace shoal {
+
+// A unit's sections (common/container/unit_layout.h). Pointers may have any alignment of their
+// type; they belong to the caller.
+struct RvqUnit {
+  int64_t hidden_size = 0;
+  int64_t unit_width = 0;
+  const uint16_t* gate_scales = nullptr;  // float16 [unit_width]
+  const uint16_t* up_scales = nullptr;    // float16 [unit_width]
+  const uint16_t* down_scales = nullptr;  // float16 [hidden_size]
+  const uint8_t* gate_up =
+      nullptr;  // [ceil(hidden_size / 8)] x (3 planes gate, 3 planes up) x [unit_width]
+  const uint8_t* down = nullptr;  // [unit_width / 8] x 3 planes x [hidden_size]
+};
+struct F32Unit {
+  int64_t hidden_size = 0;
+  int64_t unit_width = 0;
+  const float* gate = nullptr;  // [unit_width, hidden_size]
+  const float* up = nullptr;    // [unit_width, hidden_size]
+  const float* down = nullptr;  // [hidden_size, unit_width]
+};
+
+// An activation row made ready for the gate and up matrices of every expert of one layer. For rvq3
+// that is the integer lookup tables of both books: tables[(p * 4 + stage) * 64 + entry] = sum_d
+// book[stage][entry][d] * q[8p + d].
+struct RvqPreparedRow {
+  double scale = 0;           // of the quantized activations; 0 or NaN as QuantizeActivations says
+  const int32_t* gate_table;  // [ceil(hidden_size / 8) * 256]
+  const int32_t* up_table;
+};
+
+// int32 elements of the two tables of one prepared row together, and of the scratch ApplyRvqUnit
+// needs.
+int64_t RvqPreparedRowElements(int64_t hidden_size);
+// Builds both tables in `storage` (RvqPreparedRowElements(hidden_size) elements), which the result
+// points into.
+RvqPreparedRow PrepareRvqRow(const LayerCodebooks& books, std::span<const float> x,
+                             std::span<int32_t> storage);
+
+// Bytes of scratch one thread needs for ApplyRvqUnit / ApplyF32Unit.
+int64_t ExpertScratchBytes(int64_t hidden_size, int64_t unit_width);
+
+// Adds the unit's weighted output to out [hidden_size] in fixed point. Returns false where a term
+// is not finite or out of range (out is then unspecified). `scratch` has ExpertScratchBytes(...)
+// bytes, aligned to 64, and belongs to one thread at a time.
+bool ApplyRvqUnit(const RvqUnit& unit, const LayerCodebooks& books, const RvqPreparedRow& row,
+                  double weight, std::span<std::byte> scratch, std::span<int64_t> out);
+bool ApplyF32Unit(const F32Unit& unit, std::span<const float> x, double weight,
+                  std::span<std::byte> scratch, std::span<int64_t> out);
+
+}  // namespace shoal
+
+#endif  // SHOAL_KERNELS_EXPERT_APPLY_H_
