@@ -13,7 +13,7 @@ namespace shoal {
 // e^x in double. Relative error below 4e-16 * (1 + |x|/700) on the normal range; 0 below -745,
 // infinity above 709.78; NaN in, NaN out.
 double Exp(double x);
-// ln(1 + y) for y in [0, 1], relative error below 4e-16.
+// ln(1 + y) for y in [0, 1], relative error below 5e-16.
 double Log1pUnit(double y);
 
 // 1 / (1 + e^-x), x * Sigmoid(x), and ln(1 + e^x) without cut-off.

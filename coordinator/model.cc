@@ -1,0 +1,82 @@
+#include "coordinator/model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "common/status/status_util.h"
+#include "common/sync/clock.h"
+#include "coordinator/model_impl.h"
+
+namespace shoal {
+
+Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Model::~Model() = default;
+
+const ModelConfig& Model::config() const { return impl_->container->config(); }
+const Container& Model::container() const { return *impl_->container; }
+const Tokenizer& Model::tokenizer() const { return *impl_->tokenizer; }
+const EffectiveMode& Model::mode() const { return impl_->mode; }
+
+std::vector<ExpertLayerStats> Model::ExpertStats() const {
+  return impl_->experts ? impl_->experts->Stats() : std::vector<ExpertLayerStats>();
+}
+
+absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
+                                                   const ModelOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  SHOAL_ASSIGN_OR_RETURN(impl->container, Container::Open(directory));
+  const Manifest& manifest = impl->container->manifest();
+
+  PlanOptions plan_options;
+  plan_options.context_tokens =
+      std::min(options.context_tokens, manifest.config.max_position_embeddings);
+  plan_options.num_threads = options.num_threads > 0 ? options.num_threads : UsableCpus();
+  plan_options.num_sessions = options.num_sessions;
+  plan_options.budget_bytes = options.budget_bytes;
+  EffectiveMode& mode = impl->mode;
+  SHOAL_ASSIGN_OR_RETURN(mode.plan, PlanMemory(manifest, plan_options));
+  mode.num_threads = plan_options.num_threads;
+  mode.context_tokens = plan_options.context_tokens;
+  mode.experts = std::string(ExpertCodecName(manifest.settings.experts));
+  mode.trunk = std::string(TrunkTypeName(manifest.settings.trunk));
+  mode.arithmetic = "exact";
+  impl->max_sessions = options.num_sessions;
+
+  SHOAL_ASSIGN_OR_RETURN(impl->tokenizer, Tokenizer::Load(directory, manifest.config.vocab_size));
+  SHOAL_ASSIGN_OR_RETURN(impl->weights, TrunkWeights::Load(*impl->container));
+  impl->pool = std::make_unique<ThreadPool>(mode.num_threads);
+  if (manifest.config.num_moe_layers() > 0) {
+    LocalExpertBackend::Options backend;
+    backend.cache_records = mode.plan.cache_records;
+    if (options.cache_records) {
+      backend.cache_records = std::min(backend.cache_records, *options.cache_records);
+    }
+    SHOAL_ASSIGN_OR_RETURN(impl->experts, LocalExpertBackend::Open(*impl->container, backend,
+                                                                   *impl->pool, Clock::Real()));
+    mode.expert_io = impl->experts->io_mode();
+  }
+  return std::unique_ptr<Model>(new Model(std::move(impl)));
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Model::NewSession() {
+  if (impl_->open_sessions.fetch_add(1) >= impl_->max_sessions) {
+    impl_->open_sessions.fetch_sub(1);
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "all ", impl_->max_sessions,
+        " sessions are open; close one, or open the model with a larger num_sessions"));
+  }
+  // From here on the destructor gives the place back.
+  auto session = std::make_unique<Session::Impl>(*impl_);
+  session->config = &config();
+  session->identity = &impl_->container->manifest().identity;
+  session->context_tokens = impl_->mode.context_tokens;
+  SHOAL_ASSIGN_OR_RETURN(session->state,
+                         SessionState::Allocate(config(), impl_->mode.context_tokens));
+  SHOAL_ASSIGN_OR_RETURN(session->workspace,
+                         Workspace::Allocate(config(), impl_->mode.plan.prefill_chunk_tokens));
+  return std::unique_ptr<Session>(new Session(std::move(session)));
+}
+
+}  // namespace shoal
