@@ -10,6 +10,10 @@ namespace shoal {
 
 uint32_t Crc32c(std::span<const std::byte> bytes);
 
+// The checksum of some bytes followed by `bytes`, from the checksum of the first. Crc32c({}) is where
+// to start.
+uint32_t ExtendCrc32c(uint32_t crc, std::span<const std::byte> bytes);
+
 }  // namespace shoal
 
 #endif  // SHOAL_COMMON_IO_CRC32C_H_

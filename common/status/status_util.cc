@@ -20,6 +20,7 @@ absl::Status ErrnoToStatus(int error_number, absl::string_view what) {
   switch (error_number) {
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
     case ENOMEM:
       return absl::ResourceExhaustedError(message);
     case ENOENT:

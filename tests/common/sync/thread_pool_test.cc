@@ -1,0 +1,66 @@
+#include "common/sync/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace shoal {
+namespace {
+
+class ThreadPoolTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(ThreadPoolTest, RunsEveryTaskExactlyOnce) {
+  ThreadPool pool(GetParam());
+  for (const int64_t count : {0, 1, 2, 1000}) {
+    std::vector<std::atomic<int>> runs(static_cast<size_t>(count));
+    pool.ParallelFor(count, [&](int64_t task, int) { runs[static_cast<size_t>(task)]++; });
+    for (const auto& n : runs) {
+      EXPECT_EQ(n.load(), 1);
+    }
+  }
+}
+
+TEST_P(ThreadPoolTest, NoTwoTasksShareAWorkerAtTheSameTime) {
+  ThreadPool pool(GetParam());
+  std::vector<std::atomic<int>> busy(static_cast<size_t>(pool.num_threads()));
+  std::atomic<bool> clash{false};
+  pool.ParallelFor(2000, [&](int64_t, int worker) {
+    ASSERT_LT(worker, pool.num_threads());
+    if (busy[static_cast<size_t>(worker)].fetch_add(1) != 0) {
+      clash = true;
+    }
+    std::this_thread::yield();
+    busy[static_cast<size_t>(worker)].fetch_sub(1);
+  });
+  EXPECT_FALSE(clash);
+}
+
+TEST_P(ThreadPoolTest, LoopsOfSeveralCallersOverlap) {
+  ThreadPool pool(GetParam());
+  std::atomic<int64_t> sum{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        pool.ParallelFor(20, [&](int64_t task, int) { sum += task; });
+      }
+    });
+  }
+  for (std::thread& caller : callers) {
+    caller.join();
+  }
+  EXPECT_EQ(sum.load(), 4 * 50 * 190);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, ::testing::Values(1, 2, 5));
+
+TEST(ThreadPoolSizeTest, ValuesBelowOneCountAsOne) {
+  EXPECT_EQ(ThreadPool(0).num_threads(), 1);
+  EXPECT_EQ(ThreadPool(-3).num_threads(), 1);
+  EXPECT_GE(UsableCpus(), 1);
+}
+
+}  // namespace
+}  // namespace shoal
