@@ -1,0 +1,188 @@
+#include "common/io/json_fields.h"
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace shoal {
+namespace {
+
+constexpr size_t kMaxDepth = 64;
+
+// Looks at the structure alone and keeps no values. Returning false ends the parse.
+class StructureCheck : public nlohmann::json_sax<Json> {
+ public:
+  explicit StructureCheck(absl::string_view source) : source_(source) {}
+  const absl::Status& status() const { return status_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return Enter(); }
+  bool start_array(size_t) override { return Enter(); }
+  bool end_object() override { return Leave(); }
+  bool end_array() override { return Leave(); }
+  bool key(string_t& key) override {
+    if (keys_.back().insert(key).second) {
+      return true;
+    }
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat(source_, ": the key ", Brief(Json(key)), " appears twice in one object"));
+    return false;
+  }
+  // Malformed text is reported by the parse that follows.
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  bool Enter() {
+    if (keys_.size() == kMaxDepth) {
+      status_ = absl::InvalidArgumentError(
+          absl::StrCat(source_, ": nested deeper than the ", kMaxDepth, " levels accepted"));
+      return false;
+    }
+    keys_.emplace_back();
+    return true;
+  }
+  bool Leave() {
+    keys_.pop_back();
+    return true;
+  }
+
+  absl::string_view source_;
+  absl::Status status_;
+  std::vector<absl::flat_hash_set<std::string>> keys_;  // of the open objects and arrays
+};
+
+}  // namespace
+
+absl::StatusOr<Json> ParseJsonObject(absl::string_view text, absl::string_view source) {
+  StructureCheck check(source);
+  Json::sax_parse(text.begin(), text.end(), &check);
+  SHOAL_RETURN_IF_ERROR(check.status());
+  Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded() || !json.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": not a JSON object"));
+  }
+  return json;
+}
+
+std::string Brief(const Json& value) {
+  constexpr size_t kMaxText = 80;
+  if (value.is_structured()) {
+    return absl::StrCat("an ", value.is_array() ? "array" : "object");
+  }
+  const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return text.size() <= kMaxText ? text : absl::StrCat(text.substr(0, kMaxText), "...");
+}
+
+const Json* JsonFields::Find(const char* field) const {
+  const auto it = json_.find(field);
+  return it == json_.end() || it->is_null() ? nullptr : &*it;
+}
+
+int64_t JsonFields::Int(const char* field, int64_t low, int64_t high,
+                        std::optional<int64_t> fallback) {
+  const Json* value = Find(field);
+  if (value == nullptr) {
+    if (!fallback) {
+      Fail(field, "is missing");
+    }
+    return fallback.value_or(low);
+  }
+  constexpr uint64_t kMaxSigned = ~uint64_t{0} >> 1;
+  const bool fits = value->is_number_integer() &&
+                    (!value->is_number_unsigned() || value->get<uint64_t>() <= kMaxSigned);
+  const int64_t number = fits ? value->get<int64_t>() : 0;
+  if (!fits || number < low || number > high) {
+    Fail(field, absl::StrCat("is ", Brief(*value), "; an integer from ", low, " to ", high,
+                             " is expected"));
+    return low;
+  }
+  return number;
+}
+
+double JsonFields::Number(const char* field, double low, double high,
+                          std::optional<double> fallback) {
+  const Json* value = Find(field);
+  if (value == nullptr) {
+    if (!fallback) {
+      Fail(field, "is missing");
+    }
+    return fallback.value_or(low);
+  }
+  const double number = value->is_number() ? value->get<double>() : std::nan("");
+  if (!(number >= low && number <= high)) {
+    Fail(field,
+         absl::StrCat("is ", Brief(*value), "; a number from ", low, " to ", high, " is expected"));
+    return low;
+  }
+  return number;
+}
+
+bool JsonFields::Bool(const char* field, bool fallback) {
+  const Json* value = Find(field);
+  if (value == nullptr) {
+    return fallback;
+  }
+  if (!value->is_boolean()) {
+    Fail(field, absl::StrCat("is ", Brief(*value), "; true or false is expected"));
+    return fallback;
+  }
+  return value->get<bool>();
+}
+
+std::string JsonFields::String(const char* field, std::optional<std::string> fallback) {
+  const Json* value = Find(field);
+  if (value == nullptr && fallback) {
+    return *std::move(fallback);
+  }
+  if (value == nullptr || !value->is_string()) {
+    Fail(field, value == nullptr ? "is missing"
+                                 : absl::StrCat("is ", Brief(*value), "; a string is expected"));
+    return "";
+  }
+  return value->get<std::string>();
+}
+
+const Json& JsonFields::Object(const char* field) {
+  static const Json kEmpty = Json::object();
+  const Json* value = Find(field);
+  if (value == nullptr || !value->is_object()) {
+    Fail(field, "is missing or not an object");
+    return kEmpty;
+  }
+  return *value;
+}
+
+const Json& JsonFields::Array(const char* field) {
+  static const Json kEmpty = Json::array();
+  const Json* value = Find(field);
+  if (value == nullptr || !value->is_array()) {
+    Fail(field, "is missing or not an array");
+    return kEmpty;
+  }
+  return *value;
+}
+
+void JsonFields::Fail(const char* field, absl::string_view what) {
+  Take(absl::InvalidArgumentError(absl::StrCat(source_, ": ", field, " ", what)));
+}
+
+void JsonFields::Refuse(const char* field, absl::string_view value, absl::string_view supported) {
+  Take(absl::UnimplementedError(
+      absl::StrCat(source_, ": ", field, " ", value, " is not supported; ", supported)));
+}
+
+void JsonFields::Take(const absl::Status& status) { status_.Update(status); }
+
+}  // namespace shoal
