@@ -37,13 +37,14 @@ class Checkpoint {
  public:
   // Reads config.json's text and all headers. Every header is checked before use: its length
   // against the file, shapes against overflow and byte ranges, ranges against the file and each
-  // other (no overlap, no hole), duplicate names, the index against the shards (both directions).
-  // Errors name the file, the tensor and what is wrong:
-  //   NOT_FOUND          a file is missing
-  //   DATA_LOSS          truncated file, or ranges that overlap, leave holes or leave the file
-  //   INVALID_ARGUMENT   malformed header or index, a shape that overflows, a shape that
-  //   contradicts the range UNIMPLEMENTED      a dtype we do not read; tensors of such a type are
-  //   refused by name when they are asked for
+  // other (no overlap, no hole), keys that appear twice, the index against the shards (both
+  // directions; a shard is a file of this directory). Errors name the file, the tensor and what is
+  // wrong:
+  //   NOT_FOUND         a file is missing
+  //   DATA_LOSS         a truncated file, or ranges that overlap, leave holes or leave the file
+  //   INVALID_ARGUMENT  a malformed header or index, an index that contradicts the shards, a shape
+  //                     that overflows or contradicts its range
+  // A tensor of a dtype that is not read is no error here: Find refuses it by name.
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(const std::string& directory);
   ~Checkpoint();
 
@@ -56,15 +57,18 @@ class Checkpoint {
   // the checkpoint is another one, without reading the data.
   const std::string& fingerprint() const;
 
-  // The tensor's place, checked to have exactly `shape`. NOT_FOUND names the tensor and the files
-  // searched; INVALID_ARGUMENT names both shapes; UNIMPLEMENTED names its dtype.
+  // The tensor's place, checked to have exactly `shape`, except that dimensions of size 1 do not
+  // count: [1, 1, H, 1] and [H] hold the same elements in the same order, and both are published.
+  // The result's shape is the file's own. NOT_FOUND names the tensor and the files searched;
+  // INVALID_ARGUMENT names both shapes; UNIMPLEMENTED names its dtype.
   absl::StatusOr<TensorInfo> Find(absl::string_view name, std::span<const uint64_t> shape) const;
 
   // Reads the raw bytes (little-endian, row-major) of a tensor. out.size() == info.size_bytes.
   absl::Status ReadRaw(const TensorInfo& info, std::span<std::byte> out) const;
 
   // Reads and widens to float. out.size() == info.num_elements(). INVALID_ARGUMENT when an element
-  // is NaN or infinite; names `name` and the first such index.
+  // is NaN or infinite; names `name` and the first such index. DATA_LOSS where the file has become
+  // shorter since Open.
   absl::Status ReadFloat(absl::string_view name, const TensorInfo& info,
                          std::span<float> out) const;
 
@@ -86,15 +90,19 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view heade
                                                          uint64_t data_bytes,
                                                          absl::string_view file);
 
-// Writes one safetensors file, tensor by tensor, in the order given at Create. Atomic: `path`
-// appears at Finish.
 struct TensorSpec {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<uint64_t> shape;
 };
+
+// Writes one safetensors file, tensor by tensor, in the order given at Create. Atomic: `path`
+// appears at Finish, complete; until then the bytes are in its neighbour `path`.tmp, which goes
+// with a writer that was not finished.
 class SafetensorsWriter {
  public:
+  // INVALID_ARGUMENT where a name comes twice or the shapes overflow; the errors of the file
+  // system.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(const std::string& path,
                                                                    std::vector<TensorSpec> tensors);
   ~SafetensorsWriter();

@@ -54,7 +54,7 @@ struct ModelConfig {
   std::string model_type;  // "kimi_linear"
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;  // of the dense layers
+  int64_t intermediate_size = 0;  // of the dense layers; 0: there is none
   double rms_norm_eps = 0;
   bool tie_word_embeddings = false;
   int64_t max_position_embeddings = 0;  // model_max_length
@@ -72,13 +72,13 @@ struct ModelConfig {
 };
 
 // Reads the text of a config.json. Everything the forward pass depends on is checked here:
-//   UNIMPLEMENTED      a model_type, activation, scoring function, rope or quantization setting we
-//   do not have: named with
-//                      its value and what is supported
-//   INVALID_ARGUMENT   not JSON, a missing or mistyped field, a size that is zero, negative or
-//   absurd, lists that
-//                      contradict each other; names the field, its value and the accepted range
-// `name` is the file for messages.
+//   UNIMPLEMENTED     a model_type, activation, scoring function, rope, quantization or other
+//                     setting that we do not have: named with its value and what is supported
+//   INVALID_ARGUMENT  not JSON, a key that appears twice, a missing or mistyped field, a size that
+//                     is zero, negative or absurd, lists that contradict each other; names the
+//                     field, its value and the accepted range
+// Fields of a kind of layer that does not occur are not read and stay 0. A model has at most 2^50
+// parameters, so that byte sums over it fit 64 bits. `name` is the file for messages.
 absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json, absl::string_view name);
 
 }  // namespace shoal
