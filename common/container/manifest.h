@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "common/container/unit_layout.h"
 #include "common/model/model_config.h"
+#include "common/model/tensor_names.h"
 #include "kernels/matrix.h"
 
 namespace shoal {
@@ -39,6 +40,10 @@ struct ConvertSettings {
   uint64_t seed = 0;
 };
 
+// How a trunk tensor is stored: vectors as f32; the router lossless (bf16 where the source is, else
+// f32); embedding and head at q8 where the rest is q4; everything else as chosen.
+TrunkType StoredTrunkType(TrunkRole role, TrunkType chosen, bool source_is_bf16);
+
 struct FileEntry {
   std::string path;  // relative, inside the directory
   uint64_t size_bytes = 0;
@@ -55,6 +60,11 @@ struct TrunkEntry {
   uint64_t size_bytes = 0;           // values, padding and scales
   uint32_t crc32c = 0;               // of those size_bytes
 };
+
+// The entry of a tensor that starts at `offset_bytes` or the next multiple of 64: everything but
+// the checksum. `shape` is [rows, cols] or [n]; its elements fit the limits of ParseModelConfig.
+TrunkEntry LayOutTrunkEntry(const std::string& name, TrunkType type,
+                            const std::vector<uint64_t>& shape, uint64_t offset_bytes);
 
 // One MoE layer's bank: num_experts records, each layout.record_bytes.
 struct BankEntry {
