@@ -12,6 +12,13 @@
 
 namespace shoal {
 
+// What the converter trains and encodes with: more of any of these gained less than 1 % of the
+// squared error on Gaussian weights (docs/measurements.md).
+inline constexpr int64_t kRvqTrainVectors = 8192;
+inline constexpr int kRvqTrainIterations = 6;
+inline constexpr int kRvqTrainBeam = 8;
+inline constexpr int kRvqEncodeBeam = 8;
+
 struct RvqTrainOptions {
   uint64_t seed = 0;
   int iterations = 0;  // of beam encoding and joint refit
@@ -40,11 +47,8 @@ class RvqEncoder {
   uint16_t EncodeRow(std::span<const float> row, std::span<uint32_t> codes) const;
 
  private:
+  struct Tables;  // float books and Gram tables, shared by copies
   RvqCodebook book_;
-  float grid_;
-  int beam_;
-  // Gram tables and float books; sized in the constructor.
-  struct Tables;
   std::shared_ptr<const Tables> tables_;
 };
 

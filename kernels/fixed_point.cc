@@ -1,0 +1,22 @@
+#include "kernels/fixed_point.h"
+
+#include <cmath>
+
+namespace shoal {
+
+bool AddFixedPoint(std::span<const double> terms, std::span<int64_t> out) {
+  bool in_range = true;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    // False for NaN too. Out-of-range terms are not converted: that would be undefined.
+    const bool fits = std::fabs(terms[i]) <= kFixedPointTermLimit;
+    in_range = in_range && fits;
+    out[i] += fits ? static_cast<int64_t>(std::nearbyint(terms[i] * kFixedPointScale)) : 0;
+  }
+  return in_range;
+}
+
+float FromFixedPoint(int64_t sum) {
+  return static_cast<float>(static_cast<double>(sum) * (1.0 / kFixedPointScale));
+}
+
+}  // namespace shoal
