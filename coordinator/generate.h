@@ -20,22 +20,22 @@ namespace shoal {
 struct GenerateOptions {
   SamplingOptions sampling;
   int64_t max_tokens = 256;
-  std::vector<std::string>
-      stop;  // strings that end the text, also across token borders; not part of it
+  // Strings that end the text, also across token borders; not part of it.
+  std::vector<std::string> stop;
   std::vector<int32_t> stop_ids;    // tokens that end it, besides the model's own end tokens
   bool ignore_end_of_text = false;  // do not stop at the model's end tokens
   bool show_special = false;        // special tokens' names appear in the text
 };
 
 enum class FinishReason { kLength, kEndOfText, kStopString, kCallerStopped, kContextFull };
-absl::string_view FinishReasonName(
-    FinishReason reason);  // "length", "end_of_text", "stop", "cancelled", "context_full"
+// "length", "end_of_text", "stop", "cancelled", "context_full".
+absl::string_view FinishReasonName(FinishReason reason);
 
 struct GenerateResult {
   std::vector<int32_t> ids;  // generated, the end token included
   std::string text;
   FinishReason finish_reason = FinishReason::kLength;
-  int64_t prompt_tokens = 0;
+  int64_t prompt_tokens = 0;  // of the prompt, computed; fewer than given where stopped in prefill
   absl::Duration prefill_time;
   absl::Duration decode_time;
 };
@@ -47,11 +47,17 @@ struct TokenEvent {
   absl::string_view text;
 };
 
-// Runs `prompt` on the session, then generates until a stop condition. `on_token` is called for
-// every token from this thread; false ends with kCallerStopped, as does `stop` (within one layer).
+// Runs `prompt` on the session, then generates until a stop condition. `on_token` (may be empty) is
+// called for every token from this thread; false ends with kCallerStopped, as does `stop` (within
+// one layer). What was held back then is in `result.text` though no event carried it. A stop token
+// of `stop_ids` ends with kEndOfText.
+//
 // The session keeps prompt and generated tokens, the end token included, so that a chat goes on
-// from there. `on_progress` as in Session::ExtendOptions. INVALID_ARGUMENT for bad sampling options
-// or an empty prompt on an empty session; otherwise Session::Extend's errors.
+// from there; after kCallerStopped it may lack the rest of the prompt or the last generated token
+// (Session::tokens tells). `on_progress` as in Session::ExtendOptions.
+//   INVALID_ARGUMENT  bad options, or an empty prompt on an empty session
+//   INTERNAL          a logit is not finite
+//   and Session::Extend's errors
 absl::StatusOr<GenerateResult> Generate(
     const Model& model, Session& session, std::span<const int32_t> prompt,
     const GenerateOptions& options, const std::function<bool(const TokenEvent&)>& on_token,
