@@ -1,0 +1,141 @@
+#include "coordinator/convert/bank_writer.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/status/status_macros.h"
+#include "coordinator/convert/expert_encoder.h"
+#include "coordinator/convert/parallel_status.h"
+#include "coordinator/convert/source_model.h"
+#include "coordinator/convert/staged_file.h"
+
+namespace shoal {
+namespace {
+
+// Experts held at a time. Their units are what threads share, at least 8 an expert, so that this
+// many keep any machine busy; an expert of the largest model is 140 MB as float.
+constexpr int64_t kMaxExpertsInFlight = 16;
+
+// Consecutive experts of one layer, from source bytes to sealed records.
+class Batch {
+ public:
+  Batch(const BankJob& job, const ExpertEncoder& encoder, int64_t max_experts)
+      : job_(job), encoder_(encoder) {
+    for (int64_t i = 0; i < max_experts; ++i) {
+      weights_.push_back(ExpertWeights::Sized(job.layout));
+    }
+  }
+
+  absl::Status Read(int64_t first, int64_t count, ThreadPool& pool) {
+    first_ = first;
+    count_ = count;
+    source_digests_.assign(count * kExpertMatrices, {});
+    std::vector<uint64_t> bytes(source_digests_.size());
+    SHOAL_RETURN_IF_ERROR(ParallelForStatus(
+        pool, count * kExpertMatrices, [&](int64_t task, int /*worker*/) -> absl::Status {
+          SHOAL_ASSIGN_OR_RETURN(const auto tensors, FindExpert(job_.checkpoint, job_.config,
+                                                                KeyOf(task / kExpertMatrices)));
+          const SourceTensor& tensor = tensors[task % kExpertMatrices];
+          std::vector<float>& matrix =
+              weights_[task / kExpertMatrices].matrices[task % kExpertMatrices];
+          std::vector<std::byte> raw;
+          Sha256 digest;
+          SHOAL_RETURN_IF_ERROR(
+              ReadElements(job_.checkpoint, tensor.name, tensor.info, 0, matrix, raw, &digest));
+          source_digests_[task] = digest.Finish();
+          bytes[task] = tensor.info.size_bytes;
+          return absl::OkStatus();
+        }));
+    source_bytes_ = 0;
+    for (const uint64_t tensor_bytes : bytes) {
+      source_bytes_ += tensor_bytes;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Encode(ThreadPool& pool) {
+    const int64_t num_units = job_.layout.num_units;
+    records_.assign(count_ * job_.layout.record_bytes, std::byte{0});
+    unit_digests_.assign(count_ * num_units, {});
+    std::vector<SquaredError> errors(count_ * num_units);
+    SHOAL_RETURN_IF_ERROR(ParallelForStatus(
+        pool, count_ * num_units, [&](int64_t task, int /*worker*/) -> absl::Status {
+          const int64_t expert = task / num_units;
+          const int64_t unit_index = task % num_units;
+          const auto unit = std::span(records_).subspan(
+              expert * job_.layout.record_bytes + unit_index * job_.layout.unit_bytes,
+              job_.layout.unit_bytes);
+          SHOAL_ASSIGN_OR_RETURN(
+              errors[task], encoder_.EncodeUnit(KeyOf(expert), unit_index, weights_[expert], unit));
+          unit_digests_[task] = Sha256::Of(unit);
+          return absl::OkStatus();
+        }));
+    for (const SquaredError& error : errors) {
+      error_ += error;
+    }
+    return absl::OkStatus();
+  }
+
+  std::span<const std::byte> records() const { return records_; }
+  std::span<const Sha256Digest> unit_digests() const { return unit_digests_; }
+  std::span<const Sha256Digest> source_digests() const { return source_digests_; }
+  uint64_t source_bytes() const { return source_bytes_; }
+  // Of all batches so far.
+  const SquaredError& error() const { return error_; }
+
+ private:
+  ExpertKey KeyOf(int64_t index) const { return {job_.layer, first_ + index}; }
+
+  const BankJob& job_;
+  const ExpertEncoder& encoder_;
+  int64_t first_ = 0;
+  int64_t count_ = 0;
+  std::vector<ExpertWeights> weights_;
+  std::vector<std::byte> records_;
+  std::vector<Sha256Digest> unit_digests_;    // by expert and unit
+  std::vector<Sha256Digest> source_digests_;  // by expert and matrix
+  uint64_t source_bytes_ = 0;
+  SquaredError error_;
+};
+
+}  // namespace
+
+absl::StatusOr<LedgerLayer> WriteBank(const BankJob& job, ThreadPool& pool,
+                                      const std::function<absl::Status(uint64_t)>& on_bytes) {
+  SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<StagedFile> bank,
+                         StagedFile::Create(job.directory, BankFile(job.layer)));
+  SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<StagedFile> tree,
+                         StagedFile::Create(job.directory, BankTreeFile(job.layer)));
+  const ExpertEncoder encoder(job.layout, job.codebooks);
+  const int64_t num_experts = job.config.moe.num_experts;
+  const int64_t in_flight =
+      std::min<int64_t>({num_experts, pool.num_threads(), kMaxExpertsInFlight});
+  Batch batch(job, encoder, in_flight);
+  LedgerLayer layer;
+  layer.layer = job.layer;
+  std::string leaves;
+  for (int64_t first = 0; first < num_experts; first += in_flight) {
+    SHOAL_RETURN_IF_ERROR(batch.Read(first, std::min(in_flight, num_experts - first), pool));
+    SHOAL_RETURN_IF_ERROR(batch.Encode(pool));
+    SHOAL_RETURN_IF_ERROR(bank->Append(batch.records()));
+    for (const Sha256Digest& digest : batch.unit_digests()) {
+      leaves.append(reinterpret_cast<const char*>(digest.data()), digest.size());
+    }
+    layer.source_digests.insert(layer.source_digests.end(), batch.source_digests().begin(),
+                                batch.source_digests().end());
+    SHOAL_RETURN_IF_ERROR(on_bytes(batch.source_bytes()));
+  }
+  SHOAL_RETURN_IF_ERROR(tree->Append(std::as_bytes(std::span(leaves.data(), leaves.size()))));
+  SHOAL_ASSIGN_OR_RETURN(layer.bank, bank->Publish());
+  SHOAL_ASSIGN_OR_RETURN(layer.tree, tree->Publish());
+  layer.tree_root = TreeRoot(leaves);
+  layer.relative_error = batch.error().Relative();
+  if (job.codebooks) {
+    layer.codebooks = job.codebooks->books;
+  }
+  return layer;
+}
+
+}  // namespace shoal
