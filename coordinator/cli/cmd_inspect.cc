@@ -1,0 +1,179 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/container/container.h"
+#include "common/status/status_macros.h"
+#include "common/sync/clock.h"
+#include "coordinator/cli/byte_size.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/container_size.h"
+#include "coordinator/cli/interrupt.h"
+#include "coordinator/cli/progress.h"
+#include "coordinator/convert/converter.h"
+
+namespace shoal {
+namespace {
+
+class InspectCommand final : public Command {
+ public:
+  std::string name() const override { return "inspect"; }
+  std::string summary() const override { return "Describe, verify or unpack a container"; }
+  std::string examples() const override {
+    return "  shoal inspect ~/models/kimi-linear\n"
+           "  shoal inspect ~/models/kimi-linear --verify\n"
+           "  shoal inspect ~/models/kimi-linear --dequantize /tmp/checkpoint-f32\n"
+           "--verify ends with exit code 4 where it finds a problem.";
+  }
+
+  void AddFlags(FlagSet& flags) override {
+    flags.RequiredArgument("DIR", &directory_, "Container made by `shoal convert`");
+    flags.Switch("--verify", &verify_, "Check every byte against the digests");
+    flags.Text("--dequantize", "OUT", &dequantize_,
+               "Write the container's own weights as a Hugging Face\ncheckpoint in float32; OUT "
+               "must not exist");
+  }
+
+  absl::StatusOr<ExitCode> Run(Console& console) override {
+    if (verify_ && dequantize_.has_value()) {
+      return UsageError("give only one of --verify and --dequantize");
+    }
+    if (verify_) {
+      return Verify(console);
+    }
+    return dequantize_.has_value() ? WriteCheckpoint(console) : Describe(console);
+  }
+
+ private:
+  absl::StatusOr<ExitCode> Verify(Console& console) const {
+    absl::StatusOr<std::vector<std::string>> problems;
+    {
+      ProgressLine line(Clock::Real(), console.error_is_terminal(),
+                        [&console](absl::string_view text) { console.NoteRaw(text); });
+      problems = VerifyContainer(directory_, [&line](const VerifyProgress& progress) {
+        line.Update({.step = progress.file,
+                     .bytes_done = progress.bytes_done,
+                     .bytes_total = progress.bytes_total});
+      });
+    }
+    SHOAL_RETURN_IF_ERROR(problems.status());
+    if (console.json()) {
+      console.PrintJson({{"whole", problems->empty()}, {"problems", *problems}});
+    } else if (problems->empty()) {
+      console.Print(absl::StrCat(directory_, " is whole\n"));
+    } else {
+      console.Print(absl::StrCat(absl::StrJoin(*problems, "\n"), "\n"));
+      console.Note(absl::StrCat("shoal: ", problems->size(),
+                                " problems; remove the directory and convert again, or copy the "
+                                "damaged files again"));
+    }
+    return problems->empty() ? ExitCode::kOk : ExitCode::kDataDamaged;
+  }
+
+  absl::StatusOr<ExitCode> WriteCheckpoint(Console& console) const {
+    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt, Interrupt::Install());
+    {
+      ProgressLine line(Clock::Real(), console.error_is_terminal(),
+                        [&console](absl::string_view text) { console.NoteRaw(text); });
+      SHOAL_RETURN_IF_ERROR(Dequantize(
+          directory_, *dequantize_,
+          [&line](const ConvertProgress& progress) {
+            line.Update({.step = progress.step,
+                         .bytes_done = progress.source_bytes_done,
+                         .bytes_total = progress.source_bytes_total});
+          },
+          interrupt->token()));
+    }
+    if (console.json()) {
+      console.PrintJson({{"checkpoint", *dequantize_}});
+    } else {
+      console.Print(absl::StrCat("wrote ", *dequantize_, "\n"));
+    }
+    return ExitCode::kOk;
+  }
+
+  absl::StatusOr<ExitCode> Describe(Console& console) const {
+    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Container> container, Container::Open(directory_));
+    if (console.json()) {
+      console.PrintJson(DescriptionJson(container->manifest()));
+    } else {
+      console.Print(Description(container->manifest()));
+    }
+    return ExitCode::kOk;
+  }
+
+  static std::string Description(const Manifest& manifest) {
+    const ModelConfig& config = manifest.config;
+    const ContainerSize size = SizeOf(manifest);
+    std::string text = absl::StrFormat(
+        "identity:  %s\nmade by:   %s, container version %d\n"
+        "model:     %s, %d layers, %d with experts, hidden size %d, vocabulary %d\n"
+        "experts:   %d a layer, %d a token, %s, %s a record\n"
+        "trunk:     %s\nseed:      %d\n"
+        "size:      %s in all, %s trunk, %s experts\n"
+        "weights:   %d, %.3f bits each (experts %.3f)\n",
+        manifest.identity, manifest.created_by, manifest.version, config.model_type,
+        config.num_layers(), config.num_moe_layers(), config.hidden_size, config.vocab_size,
+        config.moe.num_experts, config.moe.num_experts_per_token,
+        ExpertCodecName(manifest.settings.experts),
+        FormatByteSize(manifest.unit_layout.record_bytes), TrunkTypeName(manifest.settings.trunk),
+        manifest.settings.seed, FormatByteSize(size.total_bytes), FormatByteSize(size.trunk_bytes),
+        FormatByteSize(size.expert_bytes), size.trunk_weights + size.expert_weights,
+        size.bits_per_weight(), size.expert_bits_per_weight());
+    if (!manifest.banks.empty()) {
+      absl::StrAppend(&text, "layer  relative error of the experts\n");
+    }
+    for (const BankEntry& bank : manifest.banks) {
+      absl::StrAppendFormat(&text, "%5d  %.6f\n", bank.layer, bank.relative_error);
+    }
+    return text;
+  }
+
+  static Json DescriptionJson(const Manifest& manifest) {
+    const ModelConfig& config = manifest.config;
+    const ContainerSize size = SizeOf(manifest);
+    Json json;
+    json["identity"] = manifest.identity;
+    json["created_by"] = manifest.created_by;
+    json["container_version"] = manifest.version;
+    json["model_type"] = config.model_type;
+    json["num_layers"] = config.num_layers();
+    json["num_moe_layers"] = config.num_moe_layers();
+    json["hidden_size"] = config.hidden_size;
+    json["vocab_size"] = config.vocab_size;
+    json["max_position_embeddings"] = config.max_position_embeddings;
+    json["num_experts"] = config.moe.num_experts;
+    json["num_experts_per_token"] = config.moe.num_experts_per_token;
+    json["experts"] = std::string(ExpertCodecName(manifest.settings.experts));
+    json["trunk"] = std::string(TrunkTypeName(manifest.settings.trunk));
+    json["seed"] = manifest.settings.seed;
+    json["record_bytes"] = manifest.unit_layout.record_bytes;
+    json["total_bytes"] = size.total_bytes;
+    json["trunk_bytes"] = size.trunk_bytes;
+    json["expert_bytes"] = size.expert_bytes;
+    json["num_weights"] = size.trunk_weights + size.expert_weights;
+    json["bits_per_weight"] = size.bits_per_weight();
+    json["expert_bits_per_weight"] = size.expert_bits_per_weight();
+    json["layers"] = Json::array();
+    for (const BankEntry& bank : manifest.banks) {
+      json["layers"].push_back({{"layer", bank.layer}, {"relative_error", bank.relative_error}});
+    }
+    json["files"] = Json::array();
+    for (const FileEntry& file : manifest.files) {
+      json["files"].push_back(
+          {{"path", file.path}, {"size_bytes", file.size_bytes}, {"sha256", file.sha256}});
+    }
+    return json;
+  }
+
+  std::string directory_;
+  bool verify_ = false;
+  std::optional<std::string> dequantize_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeInspectCommand() { return std::make_unique<InspectCommand>(); }
+
+}  // namespace shoal

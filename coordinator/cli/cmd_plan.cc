@@ -1,0 +1,84 @@
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/container/container.h"
+#include "common/status/status_macros.h"
+#include "coordinator/cli/byte_size.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/container_size.h"
+#include "coordinator/cli/model_flags.h"
+
+namespace shoal {
+namespace {
+
+class PlanCommand final : public Command {
+ public:
+  std::string name() const override { return "plan"; }
+  std::string summary() const override { return "Say what running a model costs in memory"; }
+  std::string examples() const override {
+    return "  shoal plan ~/models/kimi-linear\n"
+           "  shoal plan ~/models/kimi-linear --ctx 32768 --budget 24GiB\n"
+           "Nothing is loaded. Exit code 3 where the budget is below the floor.";
+  }
+
+  void AddFlags(FlagSet& flags) override {
+    flags_.AddDirectory(flags);
+    flags_.AddPlanOptions(flags);
+  }
+
+  absl::StatusOr<ExitCode> Run(Console& console) override {
+    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Container> container,
+                           Container::Open(flags_.directory));
+    const Manifest& manifest = container->manifest();
+    absl::StatusOr<MemoryPlan> plan = PlanFor(flags_, kDefaultContextTokens, manifest);
+    if (absl::IsInvalidArgument(plan.status())) {
+      return UsageError(plan.status().message());
+    }
+    SHOAL_RETURN_IF_ERROR(plan.status());
+    if (console.json()) {
+      console.PrintJson(PlanJson(*plan));
+    } else {
+      console.Print(FormatPlan(*plan));
+      console.Print(Details(*plan, SizeOf(manifest)));
+    }
+    return ExitCode::kOk;
+  }
+
+ private:
+  static std::string Details(const MemoryPlan& plan, const ContainerSize& size) {
+    return absl::StrFormat(
+        "A token of context: %s of KV cache. A token decoded: %s of trunk from memory and %s of\n"
+        "experts, from cache or disk. Container: %s, %.2f bits a weight.\n",
+        FormatByteSize(plan.kv_bytes_per_token), FormatByteSize(plan.trunk_bytes_per_token),
+        FormatByteSize(plan.working_set_bytes), FormatByteSize(size.total_bytes),
+        size.bits_per_weight());
+  }
+
+  static Json PlanJson(const MemoryPlan& plan) {
+    Json json;
+    json["floor_bytes"] = plan.floor_bytes;
+    json["recommended_bytes"] = plan.recommended_bytes;
+    json["budget_bytes"] = plan.budget_bytes;
+    json["usable_bytes"] = plan.usable_bytes;
+    json["prefill_chunk_tokens"] = plan.prefill_chunk_tokens;
+    json["cache_records"] = plan.cache_records;
+    json["record_bytes"] = plan.record_bytes;
+    json["working_set_bytes"] = plan.working_set_bytes;
+    json["kv_bytes_per_token"] = plan.kv_bytes_per_token;
+    json["trunk_bytes_per_token"] = plan.trunk_bytes_per_token;
+    json["experts_total_bytes"] = plan.experts_total_bytes;
+    json["parts"] = Json::array();
+    for (const MemoryPart& part : plan.floor) {
+      json["parts"].push_back(
+          {{"name", part.name}, {"floor_bytes", part.bytes}, {"detail", part.detail}});
+    }
+    return json;
+  }
+
+  ModelFlags flags_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakePlanCommand() { return std::make_unique<PlanCommand>(); }
+
+}  // namespace shoal

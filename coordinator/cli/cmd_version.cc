@@ -1,0 +1,30 @@
+#include "absl/strings/str_format.h"
+#include "common/container/manifest.h"
+#include "coordinator/cli/commands.h"
+
+namespace shoal {
+namespace {
+
+class VersionCommand final : public Command {
+ public:
+  std::string name() const override { return "version"; }
+  std::string summary() const override { return "Print the version"; }
+  std::string examples() const override { return "  shoal version --json"; }
+  void AddFlags(FlagSet& /*flags*/) override {}
+
+  absl::StatusOr<ExitCode> Run(Console& console) override {
+    if (console.json()) {
+      console.PrintJson({{"version", SHOAL_VERSION}, {"container_version", kContainerVersion}});
+    } else {
+      console.Print(
+          absl::StrFormat("shoal %s (container version %d)\n", SHOAL_VERSION, kContainerVersion));
+    }
+    return ExitCode::kOk;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeVersionCommand() { return std::make_unique<VersionCommand>(); }
+
+}  // namespace shoal

@@ -1,0 +1,24 @@
+// All commands of `shoal`, one source file each.
+#ifndef SHOAL_COORDINATOR_CLI_COMMANDS_H_
+#define SHOAL_COORDINATOR_CLI_COMMANDS_H_
+
+#include <memory>
+
+#include "coordinator/cli/command_line.h"
+
+namespace shoal {
+
+std::unique_ptr<Command> MakeConvertCommand();
+std::unique_ptr<Command> MakePlanCommand();
+std::unique_ptr<Command> MakeRunCommand();
+std::unique_ptr<Command> MakeChatCommand();
+std::unique_ptr<Command> MakeEvalCommand();
+std::unique_ptr<Command> MakeTokenizeCommand();
+std::unique_ptr<Command> MakeDetokenizeCommand();
+std::unique_ptr<Command> MakeInspectCommand();
+std::unique_ptr<Command> MakeBenchCommand();
+std::unique_ptr<Command> MakeVersionCommand();
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_CLI_COMMANDS_H_

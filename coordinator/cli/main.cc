@@ -1,0 +1,23 @@
+// shoal: hands its arguments to the command that they name.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/program.h"
+
+int main(int argc, char** argv) {
+  std::vector<std::unique_ptr<shoal::Command>> commands;
+  commands.push_back(shoal::MakeConvertCommand());
+  commands.push_back(shoal::MakePlanCommand());
+  commands.push_back(shoal::MakeRunCommand());
+  commands.push_back(shoal::MakeChatCommand());
+  commands.push_back(shoal::MakeEvalCommand());
+  commands.push_back(shoal::MakeTokenizeCommand());
+  commands.push_back(shoal::MakeDetokenizeCommand());
+  commands.push_back(shoal::MakeInspectCommand());
+  commands.push_back(shoal::MakeBenchCommand());
+  commands.push_back(shoal::MakeVersionCommand());
+  return shoal::RunProgram(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc),
+                           commands);
+}

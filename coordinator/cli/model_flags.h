@@ -1,0 +1,47 @@
+// The flags that say how a container is opened.
+#ifndef SHOAL_COORDINATOR_CLI_MODEL_FLAGS_H_
+#define SHOAL_COORDINATOR_CLI_MODEL_FLAGS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "coordinator/cli/command_line.h"
+#include "coordinator/memory_plan.h"
+#include "coordinator/model.h"
+
+namespace shoal {
+
+struct ModelFlags {
+  std::string directory;
+  std::optional<uint64_t> budget_bytes;
+  std::optional<int64_t> context_tokens;
+  std::optional<int64_t> num_threads;
+  std::optional<int64_t> cache_records;
+  bool verbose = false;
+
+  // DIR, then everything else under "Model".
+  void AddDirectory(FlagSet& flags);
+  void AddOptions(FlagSet& flags);
+  // --ctx, --budget and --threads alone.
+  void AddPlanOptions(FlagSet& flags);
+};
+
+// Opens the model and says on `console` what the system did not grant, and with -v all of the
+// effective mode. `default_context` holds where --ctx is absent. A budget below the floor ends with
+// kBudgetBelowFloor.
+absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_t default_context,
+                                                 Console& console);
+
+// PlanMemory for these flags, with the same exit code. The context is cut to the model's limit
+// where --ctx is absent.
+absl::StatusOr<MemoryPlan> PlanFor(const ModelFlags& flags, int64_t default_context,
+                                   const Manifest& manifest);
+
+inline constexpr int64_t kDefaultContextTokens = 4096;
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_CLI_MODEL_FLAGS_H_

@@ -1,0 +1,132 @@
+#include "coordinator/cli/statistics.h"
+
+#include <fstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "coordinator/cli/byte_size.h"
+#include "coordinator/memory_plan.h"
+
+namespace shoal {
+
+ExpertLayerStats TotalExperts(const std::vector<ExpertLayerStats>& now,
+                              const std::vector<ExpertLayerStats>& before) {
+  ExpertLayerStats total;
+  for (const ExpertLayerStats& layer : now) {
+    total.expert_hits += layer.expert_hits;
+    total.expert_misses += layer.expert_misses;
+    total.expert_reads += layer.expert_reads;
+    total.expert_bytes += layer.expert_bytes;
+    total.wait_time += layer.wait_time;
+    total.compute_time += layer.compute_time;
+  }
+  for (const ExpertLayerStats& layer : before) {
+    total.expert_hits -= layer.expert_hits;
+    total.expert_misses -= layer.expert_misses;
+    total.expert_reads -= layer.expert_reads;
+    total.expert_bytes -= layer.expert_bytes;
+    total.wait_time -= layer.wait_time;
+    total.compute_time -= layer.compute_time;
+  }
+  return total;
+}
+
+void AddExpertFields(const ExpertLayerStats& stats, Json& json) {
+  json["expert_hits"] = stats.expert_hits;
+  json["expert_misses"] = stats.expert_misses;
+  json["expert_reads"] = stats.expert_reads;
+  json["expert_bytes"] = stats.expert_bytes;
+  json["expert_wait_ms"] = absl::ToDoubleMilliseconds(stats.wait_time);
+  json["expert_compute_ms"] = absl::ToDoubleMilliseconds(stats.compute_time);
+}
+
+void AddModelFields(const Model& model, Json& json) {
+  const EffectiveMode& mode = model.mode();
+  json["budget_bytes"] = mode.plan.budget_bytes;
+  json["cache_records"] = mode.expert_io.cache_records;
+  json["context_tokens"] = mode.context_tokens;
+  json["num_threads"] = mode.num_threads;
+  json["experts"] = mode.experts;
+  json["trunk"] = mode.trunk;
+  json["arithmetic"] = mode.arithmetic;
+  json["expert_io"] = mode.expert_io.engine;
+  json["direct_io"] = mode.expert_io.direct;
+  json["peak_rss_bytes"] = PeakRssBytes();
+}
+
+Json LayersJson(const std::vector<ExpertLayerStats>& stats) {
+  Json layers = Json::array();
+  for (const ExpertLayerStats& layer : stats) {
+    Json fields;
+    fields["layer"] = layer.layer;
+    AddExpertFields(layer, fields);
+    layers.push_back(fields);
+  }
+  return layers;
+}
+
+void AddGenerateFields(const GenerateResult& result, Json& json) {
+  const auto generated = static_cast<int64_t>(result.ids.size());
+  json["finish_reason"] = std::string(FinishReasonName(result.finish_reason));
+  json["prompt_tokens"] = result.prompt_tokens;
+  json["generated_tokens"] = generated;
+  json["prefill_ms"] = absl::ToDoubleMilliseconds(result.prefill_time);
+  json["decode_ms"] = absl::ToDoubleMilliseconds(result.decode_time);
+  json["tokens_per_second"] = Rate(generated, result.decode_time);
+  json["prefill_tokens_per_second"] = Rate(result.prompt_tokens, result.prefill_time);
+}
+
+std::string FormatGenerate(const GenerateResult& result, const ExpertLayerStats& experts) {
+  const auto generated = static_cast<int64_t>(result.ids.size());
+  return absl::StrFormat(
+      "%d tokens in %.2f s (%.2f tokens/s) after %d prompt tokens in %.2f s (%.1f tokens/s), "
+      "ended by %s; %s; peak memory %s",
+      generated, absl::ToDoubleSeconds(result.decode_time), Rate(generated, result.decode_time),
+      result.prompt_tokens, absl::ToDoubleSeconds(result.prefill_time),
+      Rate(result.prompt_tokens, result.prefill_time), FinishReasonName(result.finish_reason),
+      FormatExperts(experts), FormatByteSize(PeakRssBytes()));
+}
+
+std::string FormatExperts(const ExpertLayerStats& experts) {
+  const int64_t used = experts.expert_hits + experts.expert_misses;
+  return absl::StrFormat("%d of %d experts from the cache, %d reads, %s read", experts.expert_hits,
+                         used, experts.expert_reads, FormatByteSize(experts.expert_bytes));
+}
+
+std::string FormatMode(const EffectiveMode& mode) {
+  const ExpertIoMode& io = mode.expert_io;
+  return absl::StrFormat(
+      "experts:    %s, %s with %s, cache of %d records (%s)\n"
+      "trunk:      %s, arithmetic %s\n"
+      "threads:    %d\n"
+      "context:    %d tokens, prefill in chunks of %d\n%s",
+      mode.experts,
+      io.direct ? "direct reads"
+                : absl::StrCat("reads through the page cache (", io.why_not_direct, ")"),
+      io.engine, io.cache_records, FormatByteSize(io.cache_bytes), mode.trunk, mode.arithmetic,
+      mode.num_threads, mode.context_tokens, mode.plan.prefill_chunk_tokens, FormatPlan(mode.plan));
+}
+
+double Rate(int64_t count, absl::Duration time) {
+  const double seconds = absl::ToDoubleSeconds(time);
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+uint64_t PeakRssBytes() {
+  // Not getrusage: its ru_maxrss begins with the memory of the process that started this one.
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    absl::string_view value = line;
+    uint64_t kib = 0;
+    if (absl::ConsumePrefix(&value, "VmHWM:") && absl::ConsumeSuffix(&value, "kB") &&
+        absl::SimpleAtoi(value, &kib)) {
+      return kib * 1024;
+    }
+  }
+  return 0;
+}
+
+}  // namespace shoal

@@ -1,0 +1,49 @@
+// Counters of a run, for people and as JSON.
+#ifndef SHOAL_COORDINATOR_CLI_STATISTICS_H_
+#define SHOAL_COORDINATOR_CLI_STATISTICS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "coordinator/cli/console.h"
+#include "coordinator/generate.h"
+#include "coordinator/model.h"
+#include "expert_node/expert_backend.h"
+
+namespace shoal {
+
+// Experts of all layers together (the `layer` field is 0). `before` holds the counters at the start
+// of the interval, empty for since the model was opened.
+ExpertLayerStats TotalExperts(const std::vector<ExpertLayerStats>& now,
+                              const std::vector<ExpertLayerStats>& before = {});
+
+// Adds expert_hits, expert_misses, expert_reads, expert_bytes, expert_wait_ms, expert_compute_ms.
+void AddExpertFields(const ExpertLayerStats& stats, Json& json);
+// Adds budget_bytes, cache_records, context_tokens, num_threads, experts, trunk, arithmetic,
+// expert_io, direct_io, peak_rss_bytes.
+void AddModelFields(const Model& model, Json& json);
+// One object a layer, the fields of AddExpertFields and "layer".
+Json LayersJson(const std::vector<ExpertLayerStats>& stats);
+// Adds finish_reason, prompt_tokens, generated_tokens, prefill_ms, decode_ms, tokens_per_second,
+// prefill_tokens_per_second.
+void AddGenerateFields(const GenerateResult& result, Json& json);
+
+// "32 tokens in 1.2 s (26.7 tokens/s) after 8 prompt tokens in 0.3 s; 4096 experts used, 3000
+// hits, 1096 reads, 12.3 MiB read; peak memory 80.1 MiB".
+std::string FormatGenerate(const GenerateResult& result, const ExpertLayerStats& experts);
+// "expert_hits 3000, ..." for people: the second half of the line above.
+std::string FormatExperts(const ExpertLayerStats& experts);
+// The effective mode, several lines.
+std::string FormatMode(const EffectiveMode& mode);
+
+// Per second; 0 where no time passed.
+double Rate(int64_t count, absl::Duration time);
+
+// The most memory the process has had resident; 0 where the system does not tell.
+uint64_t PeakRssBytes();
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_CLI_STATISTICS_H_
