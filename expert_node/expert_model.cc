@@ -1,0 +1,57 @@
+#include "expert_node/expert_model.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "kernels/fixed_point.h"
+
+namespace shoal {
+namespace {
+
+// Terms of the largest accepted magnitude that an int64 can sum.
+constexpr int64_t kMaxTerms =
+    static_cast<int64_t>(0x1p63 / (kFixedPointTermLimit * kFixedPointScale)) - 1;
+
+}  // namespace
+
+std::optional<size_t> ExpertModel::LayerIndex(int64_t layer) const {
+  const auto it = std::lower_bound(layers.begin(), layers.end(), layer);
+  if (it == layers.end() || *it != layer) {
+    return std::nullopt;
+  }
+  return static_cast<size_t>(it - layers.begin());
+}
+
+absl::StatusOr<ExpertModel> ExpertModel::FromContainer(const Container& container) {
+  const Manifest& manifest = container.manifest();
+  ExpertModel model;
+  model.layout = manifest.unit_layout;
+  model.num_experts = manifest.config.moe.num_experts;
+  model.num_experts_per_token = manifest.config.moe.num_experts_per_token;
+  model.layers = manifest.config.moe_layers();
+  if (model.layout.codec == ExpertCodec::kRvq3) {
+    SHOAL_ASSIGN_OR_RETURN(model.codebooks, container.ReadCodebooks());
+  }
+  SHOAL_RETURN_IF_ERROR(model.Check());
+  return model;
+}
+
+absl::Status ExpertModel::Check() const {
+  if (layers.empty() || num_experts <= 0 || num_experts_per_token <= 0) {
+    return absl::FailedPreconditionError("the model has no MoE layer, so there are no experts");
+  }
+  if (num_experts_per_token > kMaxTerms / layout.num_units) {
+    return absl::UnimplementedError(absl::StrCat(
+        num_experts_per_token, " experts a token of ", layout.num_units,
+        " units are more terms than a fixed point sum holds, which is ", kMaxTerms));
+  }
+  const size_t books = layout.codec == ExpertCodec::kRvq3 ? layers.size() : 0;
+  if (codebooks.size() != books) {
+    return absl::InternalError(absl::StrCat("codebooks of ", codebooks.size(),
+                                            " layers were read, the model has ", books));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shoal

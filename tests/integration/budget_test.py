@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""The memory budget is a hard ceiling: the system's own peak resident size of a run stays under it.
+
+    budget_test.py SHOAL CONTAINER
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+
+def run(*args):
+    """Exit status, standard output and peak resident bytes of a program, as the kernel counts them."""
+    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out = process.stdout.read()
+    error = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, out, error, usage.ru_maxrss * 1024
+
+
+def expect(ok, what):
+    print(f"{'ok  ' if ok else 'FAIL'} {what}")
+    if not ok:
+        sys.exit(1)
+
+
+def main():
+    shoal, container = sys.argv[1:]
+    for context in ("256", "4096"):
+        status, out, error, _ = run(shoal, "plan", container, "--ctx", context, "--json")
+        expect(status == 0, f"plan with --ctx {context} ends with 0: {error}")
+        floor = json.loads(out)["floor_bytes"]
+        prompt = ",".join(str(i * 37 % 3840) for i in range(int(context) // 2))
+        answers = []
+        for budget in (floor, floor + (8 << 20), 2 * floor):
+            status, out, error, peak = run(shoal, "run", container, "--ids", prompt, "--ctx", context, "--budget", str(budget),
+                                           "--max-tokens", "40", "--ignore-eos", "--json")
+            expect(status == 0, f"run with a budget of {budget} bytes ends with 0: {error}")
+            result = json.loads(out)
+            expect(peak <= budget, f"--ctx {context}: peak of {peak} bytes is within the budget of {budget}")
+            expect(result["peak_rss_bytes"] <= budget, "and so is the peak the program reports")
+            answers.append(result["ids"])
+        expect(all(ids == answers[0] for ids in answers), "the answer does not depend on the budget")
+
+        status, out, error, _ = run(shoal, "run", container, "--ids", "1", "--ctx", context, "--budget", str(floor - 1))
+        expect(status == 3, f"a budget one byte below the floor ends with 3, not {status}")
+        expect(all(part in error for part in ("trunk", "kv_cache", "expert_cache", "floor", "--budget")),
+               "and prints the table of parts")
+
+
+if __name__ == "__main__":
+    main()
