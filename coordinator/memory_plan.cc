@@ -33,12 +33,6 @@ constexpr uint64_t kFloorScratchBytes = 16 * kMiB;
 // Largest share of what the budget leaves above the floor that goes to a larger prefill chunk.
 constexpr uint64_t kScratchShare = 4;
 
-LocalExpertBackend::Options BackendOptions(int64_t cache_records) {
-  LocalExpertBackend::Options options;
-  options.cache_records = cache_records;
-  return options;
-}
-
 uint64_t SessionScratch(const Manifest& manifest, const PlanOptions& options, int64_t rows) {
   return Workspace::Bytes(manifest.config, rows) * static_cast<uint64_t>(options.num_sessions);
 }
@@ -84,8 +78,7 @@ std::vector<MemoryPart> FloorParts(const Manifest& manifest, const PlanOptions& 
   int64_t min_records = 0;
   if (config.num_moe_layers() > 0) {
     min_records = LocalExpertBackend::MinCacheRecords(config);
-    scratch += LocalExpertBackend::ScratchBytes(manifest, BackendOptions(min_records),
-                                                options.num_threads);
+    scratch += LocalExpertBackend::ScratchBytes(manifest, options.num_threads);
   }
   parts.push_back(
       {"scratch", scratch,

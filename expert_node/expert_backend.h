@@ -27,8 +27,7 @@ struct ExpertLayerStats {
   absl::Duration compute_time;
 };
 
-// Thread-safe: calls may overlap; each has its own buffers. A backend outlives every call made on
-// it.
+// Thread-safe: calls may overlap. A backend outlives every call made on it.
 class ExpertBackend {
  public:
   struct Batch {

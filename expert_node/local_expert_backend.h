@@ -47,7 +47,7 @@ class LocalExpertBackend final : public ExpertBackend {
   // what Open will allocate beside the arena: both from the manifest alone, so that `plan` can say
   // them without loading.
   static int64_t MinCacheRecords(const ModelConfig& config);
-  static uint64_t ScratchBytes(const Manifest& manifest, const Options& options, int num_threads);
+  static uint64_t ScratchBytes(const Manifest& manifest, int num_threads);
 
   absl::Status Execute(const Batch& batch, std::span<const UnitRange> ranges, std::stop_token stop,
                        std::span<int64_t> out) override;

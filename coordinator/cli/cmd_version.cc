@@ -1,5 +1,6 @@
 #include "absl/strings/str_format.h"
 #include "common/container/manifest.h"
+#include "common/version.h"
 #include "coordinator/cli/commands.h"
 
 namespace shoal {
@@ -14,10 +15,10 @@ class VersionCommand final : public Command {
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     if (console.json()) {
-      console.PrintJson({{"version", SHOAL_VERSION}, {"container_version", kContainerVersion}});
+      console.PrintJson({{"version", std::string(kVersion)}, {"container_version", kContainerVersion}});
     } else {
       console.Print(
-          absl::StrFormat("shoal %s (container version %d)\n", SHOAL_VERSION, kContainerVersion));
+          absl::StrFormat("shoal %s (container version %d)\n", kVersion, kContainerVersion));
     }
     return ExitCode::kOk;
   }

@@ -192,6 +192,23 @@ class TrunkWriter {
 
 }  // namespace
 
+std::vector<TrunkEntry> LayOutTrunk(const SourceModel& source, TrunkType type) {
+  std::vector<TrunkEntry> entries;
+  uint64_t offset_bytes = 0;
+  for (const TrunkSource& trunk : source.trunk) {
+    const TrunkType stored =
+        StoredTrunkType(trunk.tensor.role, type, trunk.info.dtype == DType::kBF16);
+    entries.push_back(
+        LayOutTrunkEntry(trunk.tensor.name, stored, trunk.tensor.shape, offset_bytes));
+    offset_bytes = entries.back().offset_bytes + entries.back().size_bytes;
+  }
+  return entries;
+}
+
+uint64_t TrunkFileBytes(const std::vector<TrunkEntry>& entries) {
+  return entries.empty() ? 0 : entries.back().offset_bytes + entries.back().size_bytes;
+}
+
 absl::StatusOr<LedgerTrunk> WriteTrunk(const Checkpoint& checkpoint, const SourceModel& source,
                                        const std::vector<TrunkEntry>& entries,
                                        const std::string& directory, ThreadPool& pool,

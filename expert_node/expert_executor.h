@@ -1,0 +1,70 @@
+// Applies experts whose records are in memory to activation rows, on all threads of the pool.
+#ifndef SHOAL_EXPERT_NODE_EXPERT_EXECUTOR_H_
+#define SHOAL_EXPERT_NODE_EXPERT_EXECUTOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/container/unit_layout.h"
+#include "common/io/aligned_buffer.h"
+#include "common/sync/mutex.h"
+#include "common/sync/thread_pool.h"
+#include "expert_node/expert_model.h"
+
+namespace shoal {
+
+// One row that chose an expert, with the expert's weight for it.
+struct ExpertRow {
+  int64_t row = 0;
+  float weight = 0;
+};
+
+// One expert to apply: its record, checked, and the rows that chose it. Views; the caller keeps
+// what they show.
+struct ExpertWork {
+  int64_t expert = 0;
+  std::span<const std::byte> record;  // layout.record_bytes
+  std::span<const ExpertRow> rows;
+};
+
+// Thread-safe: calls from several threads take turns, each on the whole pool.
+class ExpertExecutor {
+ public:
+  // Allocates scratch for every thread of the pool. `model` and `pool` outlive the executor.
+  static absl::StatusOr<std::unique_ptr<ExpertExecutor>> Create(const ExpertModel& model,
+                                                                ThreadPool& pool);
+  // What Create allocates.
+  static uint64_t ScratchBytes(const UnitLayout& layout, int num_threads);
+
+  // Adds to out [num_rows, hidden_size] what every work item gives for its rows, restricted to the
+  // units in `ranges` (inside the layout, disjoint). `rows` is [num_rows, hidden_size]. The
+  // result does not depend on the order of work or on the number of threads: every term is rounded
+  // once and integers are added. OUT_OF_RANGE names layer, expert and unit of a term that exceeds
+  // the fixed point range.
+  absl::Status Apply(int64_t layer, std::span<const ExpertWork> work,
+                     std::span<const UnitRange> ranges, std::span<const float> rows,
+                     std::span<int64_t> out);
+
+ private:
+  struct Worker;  // one thread's views of scratch_
+  struct Call;    // the arguments of one Apply, checked and sorted
+  ExpertExecutor(const ExpertModel& model, ThreadPool& pool, AlignedBuffer scratch);
+  Worker WorkerAt(int worker);
+  void ApplyRow(Call& call, int64_t row, int worker);
+  void ApplyRowByUnits(Call& call, int64_t row);
+
+  const ExpertModel& model_;
+  ThreadPool& pool_;
+  Mutex mutex_;
+  AlignedBuffer scratch_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_EXPERT_NODE_EXPERT_EXECUTOR_H_

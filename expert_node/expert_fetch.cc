@@ -1,0 +1,99 @@
+#include "expert_node/expert_fetch.h"
+
+#include <span>
+#include <utility>
+
+namespace shoal {
+
+ExpertFetch::ExpertFetch(ExpertCache& cache, ExpertStore& store, IoThreads& io)
+    : cache_(cache), store_(store), io_(io) {}
+
+ExpertFetch::~ExpertFetch() {
+  on_stop_.reset();
+  GiveUp();
+  MutexLock lock(&mutex_);
+  ready_.clear();
+  while (pending_ > 0) {
+    changed_.Wait(&mutex_);
+    ready_.clear();
+  }
+}
+
+void ExpertFetch::GiveUp() {
+  give_up_.request_stop();
+  MutexLock lock(&mutex_);
+  changed_.NotifyAll();
+}
+
+void ExpertFetch::Start(int64_t layer, std::vector<int64_t> experts, std::stop_token stop) {
+  layer_ = layer;
+  experts_ = std::move(experts);
+  stop_ = stop;
+  on_stop_.emplace(std::move(stop), [this] { GiveUp(); });
+  std::vector<size_t> absent;
+  {
+    MutexLock lock(&mutex_);
+    for (size_t i = 0; i < experts_.size(); ++i) {
+      ExpertCache::Pin pin = cache_.TryPin({layer, experts_[i]});
+      if (pin) {
+        ++counts_.hits;
+        ready_.push_back({i, std::move(pin)});
+      } else {
+        absent.push_back(i);
+      }
+    }
+    pending_ = absent.size();
+  }
+  for (const size_t index : absent) {
+    io_.Submit([this, index] { FetchOne(index); });
+  }
+}
+
+void ExpertFetch::FetchOne(size_t index) {
+  const ExpertKey key{layer_, experts_[index]};
+  ReadCounts reads;
+  auto loaded = cache_.PinOrLoad(
+      key,
+      [&](std::span<std::byte> record) { return store_.ReadRecord(key, record, reads); },
+      give_up_.get_token());
+  if (!loaded.ok()) {
+    {
+      // Before anyone gives up because of it, so that the first error is the one reported.
+      MutexLock lock(&mutex_);
+      status_.Update(loaded.status());
+    }
+    GiveUp();
+  }
+  MutexLock lock(&mutex_);
+  counts_.reads.reads += reads.reads;
+  counts_.reads.bytes += reads.bytes;
+  if (!loaded.ok()) {
+    counts_.misses += reads.reads > 0 ? 1 : 0;
+  } else {
+    ++(loaded->was_loaded ? counts_.misses : counts_.hits);
+    ready_.push_back({index, std::move(loaded->pin)});
+  }
+  --pending_;
+  changed_.NotifyAll();
+}
+
+absl::StatusOr<std::vector<ExpertFetch::Ready>> ExpertFetch::Next() {
+  MutexLock lock(&mutex_);
+  while (ready_.empty() && pending_ > 0 && status_.ok() && !stop_.stop_requested()) {
+    changed_.Wait(&mutex_);
+  }
+  if (stop_.stop_requested()) {
+    return absl::CancelledError("cancelled while experts were read");
+  }
+  if (!status_.ok()) {
+    return status_;
+  }
+  return std::exchange(ready_, {});
+}
+
+ExpertFetch::Counts ExpertFetch::counts() {
+  MutexLock lock(&mutex_);
+  return counts_;
+}
+
+}  // namespace shoal
