@@ -11,6 +11,8 @@ void GenerateFlags::Add(FlagSet& flags) {
                 absl::StrCat("Tokens at most (default ", options.max_tokens, ")"));
   flags.Texts("--stop", "TEXT", &options.stop,
               "End at this text, which is not printed; may be given\nseveral times");
+  flags.Switch("--ignore-eos", &options.ignore_end_of_text,
+               "Go on after the model's own end of the text");
   flags.Real("--temperature", &options.sampling.temperature,
              "0: always the likeliest token (default); 1: as the model\nsays; more: wilder");
   flags.Integer("--top-k", &options.sampling.top_k, {0}, "Only the N likeliest tokens (0: all)");

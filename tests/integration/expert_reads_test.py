@@ -12,6 +12,26 @@ import sys
 import tempfile
 
 
+def bank_calls(trace):
+    """(system call, bytes it returned) of every call on a bank.
+
+    A line is '123  pread64(9</dir/experts/layer-00001.bank>, "..."..., 20480, 40960) = 20480'. A call that another thread interrupts
+    is written as two lines: the first ends in '<unfinished ...>', the second, of the same thread, names no file.
+    """
+    calls = []
+    unfinished = set()  # threads inside a call on a bank
+    for line in trace.splitlines():
+        thread, text = line.split(maxsplit=1)
+        resumed = re.match(r"<\.\.\. (\w+) resumed>", text)
+        begun = re.match(r"(\w+)\(.*\.bank>", text)
+        if begun and text.endswith("<unfinished ...>"):
+            unfinished.add(thread)
+        elif begun or (resumed and thread in unfinished):
+            unfinished.discard(thread)
+            calls.append(((begun or resumed).group(1), int(text.rsplit("= ", 1)[1].split()[0])))
+    return calls
+
+
 def main():
     shoal, container = sys.argv[1:]
     with tempfile.NamedTemporaryFile("r") as log:
@@ -23,10 +43,8 @@ def main():
             sys.exit(f"shoal run under strace failed with status {done.returncode}: {done.stderr}{done.stdout}")
         trace = log.read()
     stats = json.loads(done.stdout)
-    # "123 pread64(9</dir/experts/layer-00001.bank>, "..."..., 20480, 40960) = 20480"; a call that another thread interrupts is
-    # written in two lines, of which the first names the file.
-    calls = [line for line in trace.splitlines() if ".bank>" in line and "resumed>" not in line]
-    kinds = {re.search(r"\d+ (\w+)\(", line).group(1) for line in calls}
+    calls = bank_calls(trace)
+    kinds = {name for name, _ in calls}
     print(f"the kernel saw {len(calls)} calls on banks ({', '.join(sorted(kinds))}); the program counts {stats['expert_reads']} reads, "
           f"{stats['expert_misses']} misses, {stats['expert_hits']} hits, {stats['expert_bytes']} bytes")
     failures = []
@@ -38,7 +56,7 @@ def main():
         failures.append("the kernel's count differs from the misses")
     if kinds != {"pread64"}:
         failures.append("banks are read by pread only")
-    sizes = {int(m.group(1)) for line in calls if (m := re.search(r", (\d+), \d+(\)| <unfinished)", line))}
+    sizes = {size for _, size in calls}
     if len(sizes) != 1 or stats["expert_bytes"] != stats["expert_reads"] * next(iter(sizes)):
         failures.append(f"every read is one whole record; sizes seen: {sizes}")
     for failure in failures:
