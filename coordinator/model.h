@@ -25,14 +25,14 @@
 namespace shoal {
 
 struct ModelOptions {
-  std::optional<uint64_t>
-      budget_bytes;  // hard ceiling of the process; absent: chosen by PlanMemory
-  int64_t context_tokens =
-      4096;              // of each session; cut to the model's own limit where that is less
+  // Hard ceiling of the process; absent: chosen by PlanMemory.
+  std::optional<uint64_t> budget_bytes = {};
+  // Of each session; cut to the model's own limit where that is less.
+  int64_t context_tokens = 4096;
   int num_sessions = 1;  // at once
   int num_threads = 0;   // 0: the CPUs this process may use
-  std::optional<int64_t> cache_records;  // fewer expert cache slots than the budget allows (for
-                                         // measurements and tests)
+  // Fewer expert cache slots than the budget allows, for measurements and tests.
+  std::optional<int64_t> cache_records = {};
 };
 
 // What the model runs with, as the system granted it.

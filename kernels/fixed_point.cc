@@ -16,7 +16,8 @@ bool AddFixedPoint(std::span<const double> terms, std::span<int64_t> out) {
 }
 
 float FromFixedPoint(int64_t sum) {
-  return static_cast<float>(static_cast<double>(sum) * (1.0 / kFixedPointScale));
+  // The conversion rounds once; the power of two is exact. By way of double it would round twice.
+  return static_cast<float>(sum) * static_cast<float>(1.0 / kFixedPointScale);
 }
 
 }  // namespace shoal

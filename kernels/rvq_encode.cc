@@ -65,9 +65,10 @@ uint16_t RvqEncoder::EncodeRow(std::span<const float> row, std::span<uint32_t> c
     }
   }
   // The scale of least squared error for these codes. One that is not positive cannot be better
-  // than zeros.
+  // than zeros; what float16 cannot hold becomes its infinity.
+  constexpr double kBeyondHalf = 1e6;
   const double scale = norm > 0 ? dot / norm : 0.0;
-  return scale > 0 ? FloatToHalf(static_cast<float>(std::min(scale, 65504.0))) : 0;
+  return scale > 0 ? FloatToHalf(static_cast<float>(std::min(scale, kBeyondHalf))) : 0;
 }
 
 void DecodeRvqRow(const RvqCodebook& book, std::span<const uint32_t> codes, uint16_t scale_f16,

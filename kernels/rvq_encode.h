@@ -43,7 +43,7 @@ class RvqEncoder {
   // is the 24-bit word of sub-vector p. Chooses and returns the float16 row scale (bits) that, with
   // these codes, minimises the squared error (refit after encoding; the scale folds the grid in, so
   // weight = scale * integer sum). A row of zeros, or one whose scale underflows float16, gets
-  // scale 0.
+  // scale 0; one whose scale float16 cannot hold gets infinity, which the caller refuses.
   uint16_t EncodeRow(std::span<const float> row, std::span<uint32_t> codes) const;
 
  private:

@@ -570,24 +570,25 @@ TEST_F(ConvertTest, FailsWhereTheParentDoesNotExist) {
 }
 
 TEST_F(ConvertTest, FullDiskSaysHowManyBytesAreNeededAndCanBeResumed) {
-  // A limit on file sizes stops the first bank as a full disk would, without one.
-  const uint64_t bank_bytes = Reference().at(BankFile(1)).size();
-  ASSERT_GT(bank_bytes, Reference().at("trunk.bin").size());
+  // A limit on file sizes stops the largest file as a full disk would, without one.
+  const std::string file = "trunk.bin";
+  const uint64_t file_bytes = Reference().at(file).size();
+  ASSERT_GT(file_bytes, Reference().at(BankFile(1)).size());
   const int status = InChild([&] {
     ::signal(SIGXFSZ, SIG_IGN);
-    const struct rlimit limit = {bank_bytes - 1, bank_bytes - 1};
+    const struct rlimit limit = {file_bytes - 1, file_bytes - 1};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const auto result = Run();
     const std::string message(result.status().message());
     const bool named = message.find("bytes (") != std::string::npos &&
                        message.find("run the same command again") != std::string::npos &&
-                       message.find(BankFile(1)) != std::string::npos;
+                       message.find(file) != std::string::npos;
     return absl::IsResourceExhausted(result.status()) && named ? 0 : 1;
   });
   ASSERT_TRUE(WIFEXITED(status));
   ASSERT_EQ(WEXITSTATUS(status), 0);
   EXPECT_FALSE(fs::exists(Target()));
-  EXPECT_FALSE(fs::exists(Partial() + "/container/" + BankFile(1) + ".tmp"));
+  EXPECT_FALSE(fs::exists(Partial() + "/container/" + file + ".tmp"));
   SHOAL_ASSERT_OK(Run());
   EXPECT_THAT(DifferentFiles(Reference(), ReadTree(Target())), IsEmpty());
 }

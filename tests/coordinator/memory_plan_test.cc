@@ -1,0 +1,109 @@
+// The plan of the bundled model against sums made by hand from its config.
+#include "coordinator/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "common/container/container.h"
+#include "tests/testing/status_matchers.h"
+
+namespace shoal {
+namespace {
+
+using ::shoal::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class MemoryPlanTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    SHOAL_ASSERT_OK_AND_ASSIGN(container_,
+                               Container::Open(std::string(SHOAL_TEST_MODELS) + "/tiny-rvq3"));
+    options_.budget_bytes = uint64_t{1} << 30;
+  }
+  absl::StatusOr<MemoryPlan> Plan() { return PlanMemory(container_->manifest(), options_); }
+  static uint64_t PartOf(const MemoryPlan& plan, const std::string& name) {
+    const auto it = std::find_if(plan.floor.begin(), plan.floor.end(),
+                                 [&](const MemoryPart& part) { return part.name == name; });
+    EXPECT_NE(it, plan.floor.end()) << name;
+    return it == plan.floor.end() ? 0 : it->bytes;
+  }
+
+  std::unique_ptr<Container> container_;
+  PlanOptions options_;
+};
+
+TEST_F(MemoryPlanTest, CacheOfLatentsIsRankPlusRotaryPerAttentionLayerInFloat) {
+  const ModelConfig& config = container_->config();
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan plan, Plan());
+  // Layers 4 and 8 of 8 are MLA; 128 latents and 32 rotary dimensions of 4 bytes each.
+  EXPECT_EQ(config.mla.kv_lora_rank, 128);
+  EXPECT_EQ(config.mla.qk_rope_head_dim, 32);
+  EXPECT_EQ(plan.kv_bytes_per_token, 2 * (128 + 32) * 4);
+  EXPECT_EQ(PartOf(plan, "kv_cache"), plan.kv_bytes_per_token * 4096);
+}
+
+TEST_F(MemoryPlanTest, PartsAddUpToTheFloor) {
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan plan, Plan());
+  uint64_t sum = 0;
+  for (const MemoryPart& part : plan.floor) {
+    sum += part.bytes;
+  }
+  EXPECT_EQ(sum, plan.floor_bytes);
+  EXPECT_EQ(plan.floor.back().name, "expert_cache");
+}
+
+TEST_F(MemoryPlanTest, TheCacheGetsWhatTheBudgetLeaves) {
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan floor, Plan());
+  options_.budget_bytes = floor.floor_bytes;
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan least, Plan());
+  EXPECT_EQ(least.cache_records, container_->config().moe.num_experts_per_token);
+  options_.budget_bytes = floor.floor_bytes + 10 * floor.record_bytes + floor.record_bytes - 1;
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan more, Plan());
+  EXPECT_EQ(more.cache_records, least.cache_records + 10);
+  options_.budget_bytes = uint64_t{1} << 40;
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan all, Plan());
+  EXPECT_EQ(all.cache_records,
+            container_->config().num_moe_layers() * container_->config().moe.num_experts);
+}
+
+TEST_F(MemoryPlanTest, RecommendationIsUpToThreeWorkingSetsAboveTheFloor) {
+  options_.budget_bytes.reset();
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan plan, Plan());
+  EXPECT_EQ(plan.working_set_bytes, 7 * 4 * plan.record_bytes);
+  EXPECT_EQ(plan.budget_bytes, plan.recommended_bytes);
+  // This machine has room for the whole recommendation of a model this small.
+  EXPECT_EQ(plan.recommended_bytes, plan.floor_bytes + 3 * plan.working_set_bytes);
+}
+
+TEST_F(MemoryPlanTest, BudgetBelowTheFloorIsRefusedWithTheTable) {
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan plan, Plan());
+  options_.budget_bytes = plan.floor_bytes - 1;
+  EXPECT_THAT(Plan(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               AllOf(HasSubstr("trunk"), HasSubstr("kv_cache"),
+                                     HasSubstr("expert_cache"), HasSubstr("Raise --budget"))));
+}
+
+TEST_F(MemoryPlanTest, ContextIsCheckedAgainstTheModel) {
+  for (const int64_t context :
+       {int64_t{0}, int64_t{-5}, container_->config().max_position_embeddings + 1}) {
+    options_.context_tokens = context;
+    EXPECT_THAT(Plan(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("this model takes")))
+        << context;
+  }
+}
+
+TEST_F(MemoryPlanTest, TableNamesEveryPartWithAUnit) {
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan plan, Plan());
+  const std::string table = FormatPlan(plan);
+  for (const MemoryPart& part : plan.floor) {
+    EXPECT_THAT(table, HasSubstr(part.name));
+  }
+  EXPECT_THAT(table, AllOf(HasSubstr("MiB"), HasSubstr("recommended"), HasSubstr("bytes a token")));
+}
+
+}  // namespace
+}  // namespace shoal

@@ -1,0 +1,134 @@
+// The store against a reader that damages, refuses and counts.
+#include "expert_node/expert_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/io/aligned_buffer.h"
+#include "tests/testing/status_matchers.h"
+
+namespace shoal {
+namespace {
+
+using ::shoal::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kLayer = 3;
+constexpr int64_t kExpert = 2;
+
+UnitLayout SmallLayout() {
+  auto layout = UnitLayout::Make(ExpertCodec::kRvq3, 40, 64);
+  EXPECT_THAT(layout, testing::IsOk());
+  return *layout;
+}
+
+// One expert's record, sealed, full of a pattern.
+std::vector<std::byte> SealedRecord(const UnitLayout& layout) {
+  std::vector<std::byte> record(layout.record_bytes);
+  for (size_t i = 0; i < record.size(); ++i) {
+    record[i] = static_cast<std::byte>(i * 31 % 251);
+  }
+  for (int64_t unit = 0; unit < layout.num_units; ++unit) {
+    SealUnit(layout, {kLayer, kExpert}, unit,
+             std::span(record).subspan(static_cast<uint64_t>(unit) * layout.unit_bytes,
+                                       layout.unit_bytes));
+  }
+  return record;
+}
+
+// Serves one record; the first `damaged_reads` of it with a bit flipped at `damaged_byte`.
+class FaultyReader final : public RecordReader {
+ public:
+  struct Faults {
+    int damaged_reads = 0;
+    size_t damaged_byte = 0;
+    absl::Status error = {};
+  };
+  FaultyReader(std::vector<std::byte> record, Faults faults)
+      : record_(std::move(record)), faults_(std::move(faults)) {}
+
+  absl::Status Read(int64_t layer, uint64_t offset_bytes, std::span<std::byte> out,
+                    ReadCounts& counts) override {
+    EXPECT_EQ(layer, kLayer);
+    EXPECT_EQ(offset_bytes, kExpert * record_.size());
+    EXPECT_EQ(out.size(), record_.size());
+    ++counts.reads;
+    if (!faults_.error.ok()) {
+      return faults_.error;
+    }
+    counts.bytes += out.size();
+    std::memcpy(out.data(), record_.data(), out.size());
+    if (faults_.damaged_reads-- > 0) {
+      out[faults_.damaged_byte] ^= std::byte{0x10};
+    }
+    return absl::OkStatus();
+  }
+  std::string PathOf(int64_t) const override { return "/m/experts/layer-00003.bank"; }
+  ReaderMode Mode() const override { return {true, "fake", ""}; }
+
+ private:
+  std::vector<std::byte> record_;
+  Faults faults_;
+};
+
+struct ReadResult {
+  absl::Status status;
+  ReadCounts counts;
+};
+
+ReadResult ReadWith(FaultyReader::Faults faults) {
+  const UnitLayout layout = SmallLayout();
+  ExpertStore store(layout, std::make_unique<FaultyReader>(SealedRecord(layout), std::move(faults)));
+  auto buffer = AlignedBuffer::Allocate(layout.record_bytes);
+  EXPECT_THAT(buffer, testing::IsOk());
+  ReadResult result;
+  result.status = store.ReadRecord({kLayer, kExpert}, buffer->bytes(), result.counts);
+  return result;
+}
+
+TEST(ExpertStoreTest, ReadsAWholeRecordOnce) {
+  const ReadResult result = ReadWith({});
+  SHOAL_EXPECT_OK(result.status);
+  EXPECT_EQ(result.counts.reads, 1);
+  EXPECT_EQ(result.counts.bytes, SmallLayout().record_bytes);
+}
+
+TEST(ExpertStoreTest, ReadsAgainWhatArrivedDamagedOnce) {
+  const ReadResult result = ReadWith({.damaged_reads = 1, .damaged_byte = 100});
+  SHOAL_EXPECT_OK(result.status);
+  EXPECT_EQ(result.counts.reads, 2);
+}
+
+TEST(ExpertStoreTest, NamesFileLayerExpertAndUnitOfLastingDamage) {
+  const UnitLayout layout = SmallLayout();
+  for (int64_t unit = 0; unit < layout.num_units; ++unit) {
+    for (const uint64_t byte : {uint64_t{0}, uint64_t{5}, uint64_t{20}, layout.unit_bytes - 1}) {
+      const ReadResult result = ReadWith(
+          {.damaged_reads = 2,
+           .damaged_byte = static_cast<uint64_t>(unit) * layout.unit_bytes + byte});
+      EXPECT_THAT(result.status,
+                  StatusIs(absl::StatusCode::kDataLoss,
+                           AllOf(HasSubstr("layer-00003.bank"), HasSubstr("layer 3"),
+                                 HasSubstr("expert 2"), HasSubstr(absl::StrCat("unit ", unit)),
+                                 HasSubstr("restore it"))));
+      EXPECT_EQ(result.counts.reads, 2);
+    }
+  }
+}
+
+TEST(ExpertStoreTest, PassesOnTheReadersErrorsWithLayerAndExpert) {
+  const ReadResult result = ReadWith({.error = absl::UnavailableError("Input/output error")});
+  EXPECT_THAT(result.status,
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("layer 3 expert 2"), HasSubstr("Input/output error"))));
+  EXPECT_EQ(result.counts.reads, 1);
+}
+
+}  // namespace
+}  // namespace shoal

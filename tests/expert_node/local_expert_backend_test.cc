@@ -1,0 +1,352 @@
+// The expert engine on a small converted model: its arithmetic against plain double, and the bits
+// that no split, thread count, cache size or order may change.
+#include "expert_node/local_expert_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint.h"
+#include "coordinator/convert/converter.h"
+#include "kernels/fixed_point.h"
+#include "tests/coordinator/convert/small_checkpoint.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+
+namespace shoal {
+namespace {
+
+using ::shoal::testing::SmallCheckpoint;
+using ::shoal::testing::StatusIs;
+using ::shoal::testing::TempDir;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kLayer = 2;
+constexpr int64_t kNumExperts = 14;
+constexpr int64_t kPerToken = 3;
+constexpr int64_t kHiddenSize = 36;
+constexpr int64_t kIntermediateSize = 20;
+constexpr int64_t kNumUnits = 3;
+
+// Rows and choices that stay alive while a batch shows them.
+struct TestBatch {
+  std::vector<float> rows;
+  std::vector<int32_t> ids;
+  std::vector<float> weights;
+  int64_t num_rows = 0;
+
+  ExpertBackend::Batch View() const { return {kLayer, num_rows, rows, ids, weights}; }
+};
+
+TestBatch MakeBatch(int64_t num_rows) {
+  TestBatch batch;
+  batch.num_rows = num_rows;
+  for (int64_t i = 0; i < num_rows * kHiddenSize; ++i) {
+    batch.rows.push_back(static_cast<float>(std::sin(static_cast<double>(i) * 1.7) * 2.0));
+  }
+  for (int64_t row = 0; row < num_rows; ++row) {
+    for (int64_t slot = 0; slot < kPerToken; ++slot) {
+      batch.ids.push_back(static_cast<int32_t>((row * 5 + slot * 4) % kNumExperts));
+      batch.weights.push_back(0.3F + 0.2F * static_cast<float>(slot));
+    }
+  }
+  return batch;
+}
+
+class LocalExpertBackendTest : public ::testing::TestWithParam<ExpertCodec> {
+ protected:
+  void SetUp() override {
+    SmallCheckpoint().WriteTo(dir_ / "checkpoint");
+    ConvertOptions options;
+    options.experts = GetParam();
+    SHOAL_ASSERT_OK(Convert(dir_ / "checkpoint", dir_ / "model", options, nullptr, {}));
+    Reopen();
+  }
+  void Reopen() {
+    auto container = Container::Open(dir_ / "model");
+    ASSERT_THAT(container, testing::IsOk());
+    container_ = *std::move(container);
+  }
+
+  std::unique_ptr<LocalExpertBackend> Backend(ThreadPool& pool, int64_t cache_records = 14) {
+    LocalExpertBackend::Options options;
+    options.cache_records = cache_records;
+    auto backend = LocalExpertBackend::Open(*container_, options, pool, Clock::Real());
+    EXPECT_THAT(backend, testing::IsOk());
+    return backend.ok() ? *std::move(backend) : nullptr;
+  }
+
+  static std::vector<int64_t> Execute(ExpertBackend& backend, const TestBatch& batch,
+                                      const std::vector<UnitRange>& ranges) {
+    std::vector<int64_t> out(batch.rows.size());
+    EXPECT_THAT(backend.Execute(batch.View(), ranges, {}, out), testing::IsOk());
+    return out;
+  }
+
+  absl::Status ExecuteStatus(ExpertBackend& backend, const TestBatch& batch) {
+    std::vector<int64_t> out(batch.rows.size());
+    const UnitRange all{0, kNumUnits};
+    return backend.Execute(batch.View(), {&all, 1}, {}, out);
+  }
+
+  TempDir dir_;
+  std::unique_ptr<Container> container_;
+  ThreadPool pool_{2};
+};
+
+INSTANTIATE_TEST_SUITE_P(Codecs, LocalExpertBackendTest,
+                         ::testing::Values(ExpertCodec::kRvq3, ExpertCodec::kF32),
+                         [](const auto& info) { return std::string(ExpertCodecName(info.param)); });
+
+std::vector<float> ReadTensor(const Checkpoint& checkpoint, const std::string& name,
+                              std::vector<uint64_t> shape) {
+  auto info = checkpoint.Find(name, shape);
+  EXPECT_THAT(info, testing::IsOk());
+  std::vector<float> values(info->num_elements());
+  EXPECT_THAT(checkpoint.ReadFloat(name, *info, values), testing::IsOk());
+  return values;
+}
+
+// down (silu(gate x) * (up x)) in double.
+std::vector<double> PlainExpert(const Checkpoint& checkpoint, const ModelConfig& config,
+                                int64_t expert, std::span<const float> x) {
+  const ExpertTensorNames names = ExpertTensors(config, kLayer, expert);
+  const auto gate = ReadTensor(checkpoint, names.gate, {kIntermediateSize, kHiddenSize});
+  const auto up = ReadTensor(checkpoint, names.up, {kIntermediateSize, kHiddenSize});
+  const auto down = ReadTensor(checkpoint, names.down, {kHiddenSize, kIntermediateSize});
+  std::vector<double> out(kHiddenSize);
+  for (int64_t i = 0; i < kIntermediateSize; ++i) {
+    double g = 0;
+    double u = 0;
+    for (int64_t j = 0; j < kHiddenSize; ++j) {
+      g += double{gate[i * kHiddenSize + j]} * double{x[j]};
+      u += double{up[i * kHiddenSize + j]} * double{x[j]};
+    }
+    const double activated = g / (1 + std::exp(-g)) * u;
+    for (int64_t j = 0; j < kHiddenSize; ++j) {
+      out[j] += double{down[j * kIntermediateSize + i]} * activated;
+    }
+  }
+  return out;
+}
+
+TEST_P(LocalExpertBackendTest, EqualsPlainArithmeticOnTheContainersOwnWeights) {
+  SHOAL_ASSERT_OK(Dequantize(dir_ / "model", dir_ / "weights", nullptr, {}));
+  SHOAL_ASSERT_OK_AND_ASSIGN(const auto checkpoint, Checkpoint::Open(dir_ / "weights"));
+  const auto backend = Backend(pool_);
+  const TestBatch batch = MakeBatch(5);
+  const std::vector<int64_t> out = Execute(*backend, batch, {{0, kNumUnits}});
+  double largest = 0;
+  double worst = 0;
+  for (int64_t row = 0; row < batch.num_rows; ++row) {
+    std::vector<double> expected(kHiddenSize);
+    for (int64_t slot = 0; slot < kPerToken; ++slot) {
+      const size_t choice = static_cast<size_t>(row * kPerToken + slot);
+      const auto part = PlainExpert(*checkpoint, container_->config(), batch.ids[choice],
+                                    std::span(batch.rows).subspan(row * kHiddenSize, kHiddenSize));
+      for (int64_t j = 0; j < kHiddenSize; ++j) {
+        expected[j] += double{batch.weights[choice]} * part[j];
+      }
+    }
+    for (int64_t j = 0; j < kHiddenSize; ++j) {
+      const double actual = static_cast<double>(out[row * kHiddenSize + j]) / kFixedPointScale;
+      worst = std::max(worst, std::fabs(actual - expected[j]));
+      largest = std::max(largest, std::fabs(expected[j]));
+    }
+  }
+  EXPECT_GT(largest, 1e-3);
+  // Activations are rounded to 21 bits (rvq3) or 24 (f32): 2^-20 of the largest, a few times.
+  EXPECT_LT(worst / largest, 4e-6);
+}
+
+TEST_P(LocalExpertBackendTest, EverySplitOfTheUnitsAddsUpToTheSameBits) {
+  const auto backend = Backend(pool_);
+  const TestBatch batch = MakeBatch(5);
+  const std::vector<int64_t> whole = Execute(*backend, batch, {{0, kNumUnits}});
+  for (int64_t a = 0; a <= kNumUnits; ++a) {
+    for (int64_t b = a; b <= kNumUnits; ++b) {
+      std::vector<int64_t> sum = Execute(*backend, batch, {{a, b}});
+      const std::vector<int64_t> rest = Execute(*backend, batch, {{0, a}, {b, kNumUnits}});
+      for (size_t i = 0; i < sum.size(); ++i) {
+        sum[i] += rest[i];
+      }
+      EXPECT_EQ(sum, whole) << "[" << a << ", " << b << ")";
+    }
+  }
+}
+
+TEST_P(LocalExpertBackendTest, AddsToWhatIsThere) {
+  const auto backend = Backend(pool_);
+  const TestBatch batch = MakeBatch(2);
+  const std::vector<int64_t> once = Execute(*backend, batch, {{0, kNumUnits}});
+  std::vector<int64_t> twice = once;
+  const UnitRange all{0, kNumUnits};
+  SHOAL_ASSERT_OK(backend->Execute(batch.View(), {&all, 1}, {}, twice));
+  for (size_t i = 0; i < once.size(); ++i) {
+    EXPECT_EQ(twice[i], 2 * once[i]);
+  }
+}
+
+TEST_P(LocalExpertBackendTest, ThreadsCacheSizeAndBatchingChangeNoBit) {
+  const TestBatch batch = MakeBatch(33);
+  std::vector<int64_t> expected;
+  for (const int threads : {1, 2, 4}) {
+    ThreadPool pool(threads);
+    for (const int64_t cache_records : {3, 4, 14, 28}) {
+      const auto backend = Backend(pool, cache_records);
+      const std::vector<int64_t> out = Execute(*backend, batch, {{0, kNumUnits}});
+      if (expected.empty()) {
+        expected = out;
+      }
+      EXPECT_EQ(out, expected) << threads << " threads, " << cache_records << " records";
+    }
+  }
+  // Row by row: the path of decode.
+  const auto backend = Backend(pool_, 3);
+  for (int64_t row = 0; row < batch.num_rows; ++row) {
+    TestBatch one;
+    one.num_rows = 1;
+    one.rows.assign(batch.rows.begin() + row * kHiddenSize,
+                    batch.rows.begin() + (row + 1) * kHiddenSize);
+    one.ids.assign(batch.ids.begin() + row * kPerToken, batch.ids.begin() + (row + 1) * kPerToken);
+    one.weights.assign(batch.weights.begin() + row * kPerToken,
+                       batch.weights.begin() + (row + 1) * kPerToken);
+    const std::vector<int64_t> out = Execute(*backend, one, {{0, kNumUnits}});
+    EXPECT_TRUE(std::equal(out.begin(), out.end(), expected.begin() + row * kHiddenSize)) << row;
+  }
+}
+
+TEST_P(LocalExpertBackendTest, ReadsEveryMissedRecordOnceAndCountsHits) {
+  const auto backend = Backend(pool_, 14);
+  const TestBatch batch = MakeBatch(1);
+  Execute(*backend, batch, {{0, kNumUnits}});
+  Execute(*backend, batch, {{0, kNumUnits}});
+  const std::vector<ExpertLayerStats> stats = backend->Stats();
+  ASSERT_EQ(stats.size(), 2);
+  EXPECT_EQ(stats[0].layer, 1);
+  EXPECT_EQ(stats[0].expert_misses, 0);
+  EXPECT_EQ(stats[1].layer, kLayer);
+  EXPECT_EQ(stats[1].expert_misses, kPerToken);
+  EXPECT_EQ(stats[1].expert_hits, kPerToken);
+  EXPECT_EQ(stats[1].expert_reads, kPerToken);
+  EXPECT_EQ(stats[1].expert_bytes, kPerToken * container_->manifest().unit_layout.record_bytes);
+  EXPECT_GT(stats[1].compute_time, absl::ZeroDuration());
+}
+
+TEST_P(LocalExpertBackendTest, CallsThatOverlapDoNotDisturbEachOther) {
+  // Three slots for four callers of three experts each: they must take turns without a deadlock.
+  const auto backend = Backend(pool_, kPerToken);
+  const TestBatch batch = MakeBatch(7);
+  const std::vector<int64_t> expected = Execute(*backend, batch, {{0, kNumUnits}});
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 4; ++t) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) {
+        EXPECT_EQ(Execute(*backend, batch, {{0, kNumUnits}}), expected);
+      }
+    });
+  }
+  for (std::thread& caller : callers) {
+    caller.join();
+  }
+}
+
+TEST_P(LocalExpertBackendTest, AStopCancelsAndLeavesTheBackendUsable) {
+  const auto backend = Backend(pool_, kPerToken);
+  const TestBatch batch = MakeBatch(9);
+  std::stop_source stop;
+  stop.request_stop();
+  std::vector<int64_t> out(batch.rows.size());
+  const UnitRange all{0, kNumUnits};
+  EXPECT_THAT(backend->Execute(batch.View(), {&all, 1}, stop.get_token(), out),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
+  const auto fresh = Backend(pool_, 14);
+  EXPECT_EQ(Execute(*backend, batch, {{0, kNumUnits}}), Execute(*fresh, batch, {{0, kNumUnits}}));
+}
+
+TEST_P(LocalExpertBackendTest, NamesADamagedRecordAndStillServesTheOthers) {
+  const auto backend = Backend(pool_, kPerToken);
+  const std::string bank = container_->PathOf(BankFile(kLayer));
+  const UnitLayout& layout = container_->manifest().unit_layout;
+  {
+    std::fstream file(bank, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(4 * layout.record_bytes + layout.unit_bytes + 200));
+    file.put('\x5a');
+  }
+  TestBatch batch = MakeBatch(1);
+  batch.ids = {0, 4, 8};
+  EXPECT_THAT(ExecuteStatus(*backend, batch),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr(bank), HasSubstr("layer 2"), HasSubstr("expert 4"),
+                             HasSubstr("unit 1"))));
+  batch.ids = {0, 5, 8};
+  SHOAL_EXPECT_OK(ExecuteStatus(*backend, batch));
+}
+
+TEST_P(LocalExpertBackendTest, RefusesBatchesThatMakeNoSense) {
+  const auto backend = Backend(pool_);
+  const auto refuses = [&](auto change, absl::string_view message) {
+    TestBatch batch = MakeBatch(2);
+    change(batch);
+    EXPECT_THAT(ExecuteStatus(*backend, batch),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(std::string(message))));
+  };
+  refuses([](TestBatch& b) { b.num_rows = 3; }, "batch of 3 rows");
+  refuses([](TestBatch& b) { b.num_rows = -1; }, "batch of -1 rows");
+  refuses([](TestBatch& b) { b.rows.pop_back(); }, "activations");
+  refuses([](TestBatch& b) { b.weights.pop_back(); }, "weights");
+  refuses([](TestBatch& b) { b.ids.push_back(0); }, "expert ids");
+  refuses([](TestBatch& b) { b.ids[1] = 14; }, "expert 14 of 14");
+  refuses([](TestBatch& b) { b.ids[1] = -1; }, "expert -1 of 14");
+  refuses([](TestBatch& b) { b.rows[3] = std::nanf(""); }, "NaN or infinite");
+  refuses([](TestBatch& b) { b.weights[3] = INFINITY; }, "NaN or infinite");
+}
+
+TEST_P(LocalExpertBackendTest, RefusesLayersAndRangesOutsideTheModel) {
+  const auto backend = Backend(pool_);
+  const TestBatch batch = MakeBatch(1);
+  std::vector<int64_t> out(batch.rows.size());
+  const auto execute = [&](std::vector<UnitRange> ranges, int64_t layer) {
+    ExpertBackend::Batch view = batch.View();
+    view.layer = layer;
+    return backend->Execute(view, ranges, {}, out);
+  };
+  EXPECT_THAT(execute({{0, 3}}, 0),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("layer 0 has no experts")));
+  for (const std::vector<UnitRange>& bad : std::vector<std::vector<UnitRange>>{
+           {{0, 4}}, {{-1, 2}}, {{2, 1}}, {{0, 2}, {1, 3}}, {{2, 3}, {0, 1}}}) {
+    EXPECT_THAT(execute(bad, kLayer),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not overlap")));
+  }
+  SHOAL_EXPECT_OK(execute({}, kLayer));
+}
+
+TEST_P(LocalExpertBackendTest, NamesTheUnitWhoseOutputLeavesTheFixedPointRange) {
+  const auto backend = Backend(pool_);
+  TestBatch batch = MakeBatch(1);
+  for (float& value : batch.rows) {
+    value *= 1e6F;
+  }
+  EXPECT_THAT(ExecuteStatus(*backend, batch),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       ::testing::MatchesRegex("layer 2 expert (0|4|8) unit [0-2]: .*2\\^17.*")));
+}
+
+TEST_P(LocalExpertBackendTest, NeedsSlotsForTheExpertsOfOneToken) {
+  LocalExpertBackend::Options options;
+  options.cache_records = kPerToken - 1;
+  EXPECT_EQ(LocalExpertBackend::MinCacheRecords(container_->config()), kPerToken);
+  EXPECT_THAT(LocalExpertBackend::Open(*container_, options, pool_, Clock::Real()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("at least 3")));
+}
+
+}  // namespace
+}  // namespace shoal
