@@ -66,32 +66,41 @@ std::string Container::PathOf(absl::string_view file) const {
 absl::StatusOr<std::unique_ptr<Container>> Container::Open(const std::string& directory) {
   auto container = std::unique_ptr<Container>(new Container());
   container->directory_ = directory;
-  const std::string manifest_path = container->PathOf(kManifestFile);
-  absl::StatusOr<std::string> text = ReadTextFile(manifest_path, kMaxManifestBytes);
+  const absl::StatusOr<std::string> text =
+      ReadTextFile(container->PathOf(kManifestFile), kMaxManifestBytes);
   if (absl::IsNotFound(text.status())) {
     return absl::NotFoundError(
         absl::StrCat(directory, " is not a container: it has no ", kManifestFile,
                      "; make one with `shoal convert CHECKPOINT ", directory, "`"));
   }
   SHOAL_RETURN_IF_ERROR(text.status());
+  const absl::Status status = container->LoadFiles(*text);
+  if (absl::IsNotFound(status)) {
+    return absl::NotFoundError(absl::StrCat("the container is incomplete: ", status.message(),
+                                            "; copy the file again, or convert again"));
+  }
+  SHOAL_RETURN_IF_ERROR(status);
+  return container;
+}
+
+absl::Status Container::LoadFiles(const std::string& manifest_text) {
   SHOAL_ASSIGN_OR_RETURN(const std::string sums,
-                         ReadTextFile(container->PathOf(kDigestsFile), kMaxManifestBytes));
-  SHOAL_RETURN_IF_ERROR(CheckText(*text, DigestIn(sums, kManifestFile), manifest_path));
-  const std::string config_path = container->PathOf(kConfigFile);
-  SHOAL_ASSIGN_OR_RETURN(container->config_json_, ReadTextFile(config_path, kMaxConfigBytes));
-  SHOAL_RETURN_IF_ERROR(
-      CheckText(container->config_json_, DigestIn(sums, kConfigFile), config_path));
-  SHOAL_ASSIGN_OR_RETURN(container->manifest_,
-                         ParseManifest(*text, container->config_json_, manifest_path));
-  for (const FileEntry& file : container->manifest_.files) {
-    const std::string path = container->PathOf(file.path);
+                         ReadTextFile(PathOf(kDigestsFile), kMaxManifestBytes));
+  const std::string manifest_path = PathOf(kManifestFile);
+  SHOAL_RETURN_IF_ERROR(CheckText(manifest_text, DigestIn(sums, kManifestFile), manifest_path));
+  const std::string config_path = PathOf(kConfigFile);
+  SHOAL_ASSIGN_OR_RETURN(config_json_, ReadTextFile(config_path, kMaxConfigBytes));
+  SHOAL_RETURN_IF_ERROR(CheckText(config_json_, DigestIn(sums, kConfigFile), config_path));
+  SHOAL_ASSIGN_OR_RETURN(manifest_, ParseManifest(manifest_text, config_json_, manifest_path));
+  for (const FileEntry& file : manifest_.files) {
+    const std::string path = PathOf(file.path);
     SHOAL_RETURN_IF_ERROR(CheckSize(path, file.size_bytes));
     if (!IsLarge(file.path)) {
       SHOAL_ASSIGN_OR_RETURN(const std::string content, ReadTextFile(path, file.size_bytes));
       SHOAL_RETURN_IF_ERROR(CheckText(content, file.sha256, path));
     }
   }
-  return container;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<LayerCodebooks>> Container::ReadCodebooks() const {

@@ -43,6 +43,8 @@ class Container {
 
  private:
   Container() = default;
+  absl::Status LoadFiles(const std::string& manifest_text);
+
   std::string directory_;
   std::string config_json_;
   Manifest manifest_;

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/io/json_fields.h"
 #include "common/io/sha256.h"
 #include "common/status/status_macros.h"
@@ -98,6 +99,9 @@ absl::Status ReadTrunk(JsonFields& fields, Manifest& manifest) {
     const int64_t offset_bytes = json.Int("offset_bytes", 0, kMaxInt);
     const int64_t size_bytes = json.Int("size_bytes", 0, kMaxInt);
     const std::string crc = json.String("crc32c");
+    if (json.Array("shape") != Json(tensor.shape)) {
+      json.Fail("shape", absl::StrCat("is not [", absl::StrJoin(tensor.shape, ", "), "]"));
+    }
     SHOAL_RETURN_IF_ERROR(json.status());
     SHOAL_ASSIGN_OR_RETURN(const TrunkType type, TrunkTypeFromName(type_name));
     const bool bf16 = type == TrunkType::kBF16;
@@ -111,7 +115,9 @@ absl::Status ReadTrunk(JsonFields& fields, Manifest& manifest) {
           offset_bytes, ", ", size_bytes, " bytes; config and settings call for ", tensor.name,
           " at ", entry.offset_bytes, ", ", entry.size_bytes, " bytes"));
     }
-    if (crc.size() != 8 || !absl::SimpleHexAtoi(crc, &entry.crc32c)) {
+    // SimpleHexAtoi alone would take a sign or a prefix.
+    if (crc.size() != 8 || !std::all_of(crc.begin(), crc.end(), absl::ascii_isxdigit) ||
+        !absl::SimpleHexAtoi(crc, &entry.crc32c)) {
       json.Fail("crc32c", "is not eight hexadecimal digits");
       return json.status();
     }
@@ -173,9 +179,26 @@ absl::Status CheckFiles(const Manifest& manifest, absl::string_view source) {
     SHOAL_RETURN_IF_ERROR(ExpectFile(manifest, source, std::string(kCodebooksFile),
                                      manifest.banks.size() * sizeof(LayerCodebooks)));
   }
-  for (const absl::string_view path : {kConfigFile, kSourceTensorsFile}) {
-    if (manifest.FindFile(path) == nullptr) {
+  return absl::OkStatus();
+}
+
+// The files whose digests are part of the identity must be the ones that `files` lists.
+absl::Status CheckIdentityFiles(const Manifest& manifest, absl::string_view config_json,
+                                absl::string_view source) {
+  std::vector<std::pair<absl::string_view, std::string>> expected = {
+      {kConfigFile, ToHex(Sha256::Of(config_json))},
+      {kSourceTensorsFile, manifest.source_tensors_sha256}};
+  if (!manifest.codebooks_sha256.empty()) {
+    expected.emplace_back(kCodebooksFile, manifest.codebooks_sha256);
+  }
+  for (const auto& [path, sha256] : expected) {
+    const FileEntry* file = manifest.FindFile(path);
+    if (file == nullptr) {
       return absl::DataLossError(absl::StrCat(source, ": files does not name ", path));
+    }
+    if (file->sha256 != sha256) {
+      return absl::DataLossError(absl::StrCat(source, ": files: sha256 of ", path,
+                                              " is not the one the identity is made of"));
     }
   }
   return absl::OkStatus();
@@ -344,6 +367,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text, absl::string_view
   SHOAL_RETURN_IF_ERROR(ReadBanks(fields, manifest));
   SHOAL_RETURN_IF_ERROR(fields.status());
   SHOAL_RETURN_IF_ERROR(CheckFiles(manifest, name));
+  SHOAL_RETURN_IF_ERROR(CheckIdentityFiles(manifest, config_json, name));
   if (ComputeIdentity(config_json, manifest) != manifest.identity) {
     return absl::DataLossError(absl::StrCat(
         name, ": identity differs from what config, source, settings and codebooks give"));

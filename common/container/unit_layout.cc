@@ -126,8 +126,14 @@ absl::Status CheckUnit(const UnitLayout& layout, ExpertKey key, int64_t unit_ind
                                             " where the unit's header says ",
                                             absl::Hex(header.crc32c, absl::kZeroPad8)));
   }
-  if (header.magic != kUnitMagic || header.unit_bytes != layout.unit_bytes) {
-    return absl::DataLossError(absl::StrCat(where, ": not a unit of this layout"));
+  if (header.magic != kUnitMagic) {
+    return absl::DataLossError(
+        absl::StrCat(where, ": magic ", absl::Hex(header.magic), " is not that of a unit"));
+  }
+  if (header.unit_bytes != layout.unit_bytes || header.reserved != 0) {
+    return absl::DataLossError(absl::StrCat(where, ": the header's unit size ", header.unit_bytes,
+                                            " and reserved field ", header.reserved, " are not ",
+                                            layout.unit_bytes, " and 0, as this layout has them"));
   }
   if (header.layer != key.layer || header.expert != key.expert || header.unit != unit_index) {
     return absl::DataLossError(absl::StrCat(where, ": the file holds layer ", header.layer,

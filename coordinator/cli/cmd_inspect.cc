@@ -65,7 +65,8 @@ class InspectCommand final : public Command {
     } else {
       console.Print(absl::StrCat(absl::StrJoin(*problems, "\n"), "\n"));
       console.Note(absl::StrCat("shoal: ", problems->size(),
-                                " problems; remove the directory and convert again, or copy the "
+                                problems->size() == 1 ? " problem" : " problems",
+                                "; remove the directory and convert again, or copy the "
                                 "damaged files again"));
     }
     return problems->empty() ? ExitCode::kOk : ExitCode::kDataDamaged;

@@ -5,7 +5,7 @@
         logits, hidden states, routing and greedy tokens of the stored fixtures (float64 reference, made before Shoal)
     reference_compare.py dequantized SHOAL CONTAINER DATA_DIR
         the same bounds against the reference run on `shoal inspect --dequantize` of the container
-    reference_compare.py random SHOAL VARIANT[,VARIANT...] SEED[,SEED...]
+    reference_compare.py random SHOAL all|VARIANT[,VARIANT...] SEED[,SEED...]
         random checkpoints: the larger of 3.6e-6 and twice the error that float32 itself makes in the reference
 
 Every failure is printed with the numbers; the exit status is 1 if there was one.
@@ -142,9 +142,9 @@ def mode_dequantized(shoal, container, data_dir):
 
 
 def mode_random(shoal, variants, seeds):
-    from random_checkpoint import make_config, write_checkpoint
+    from random_checkpoint import VARIANTS, make_config, write_checkpoint
 
-    for variant in variants.split(","):
+    for variant in VARIANTS if variants == "all" else variants.split(","):
         for seed in map(int, seeds.split(",")):
             label = f"{variant} seed {seed}"
             with tempfile.TemporaryDirectory() as directory:
