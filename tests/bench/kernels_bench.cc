@@ -1,0 +1,206 @@
+// Kernels beside the floors they run into: bytes a second to compare with BM_ReadMemory, weights a
+// second for the rest. One thread; the sizes are Kimi-Linear's.
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "kernels/delta_attention.h"
+#include "kernels/expert_apply.h"
+#include "kernels/latent_attention.h"
+#include "kernels/math.h"
+#include "kernels/matrix.h"
+#include "kernels/matvec.h"
+#include "kernels/rvq_encode.h"
+
+namespace shoal {
+namespace {
+
+constexpr int64_t kHiddenSize = 2304;
+constexpr int64_t kUnitWidth = 128;
+
+std::vector<float> Gaussian(int64_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) {
+    value = normal(random);
+  }
+  return values;
+}
+
+std::vector<uint8_t> RandomBytes(int64_t count) {
+  std::mt19937 random(3);
+  std::vector<uint8_t> bytes(static_cast<size_t>(count));
+  for (uint8_t& byte : bytes) {
+    byte = static_cast<uint8_t>(random());
+  }
+  return bytes;
+}
+
+void CountBytes(benchmark::State& state, int64_t bytes) {
+  state.SetBytesProcessed(state.iterations() * bytes);
+}
+void CountWeights(benchmark::State& state, int64_t weights) {
+  state.counters["weights"] = benchmark::Counter(static_cast<double>(weights),
+                                                 benchmark::Counter::kIsIterationInvariantRate);
+}
+
+// The memory bandwidth of one core: a sum over more than the caches hold.
+void BM_ReadMemory(benchmark::State& state) {
+  std::vector<uint64_t> data(size_t{1} << 25, 1);
+  for (auto _ : state) {
+    uint64_t sum = 0;
+    for (const uint64_t value : data) {
+      sum += value;
+    }
+    benchmark::DoNotOptimize(sum);
+  }
+  CountBytes(state, static_cast<int64_t>(data.size() * sizeof(uint64_t)));
+}
+BENCHMARK(BM_ReadMemory)->Unit(benchmark::kMillisecond);
+
+// One row through a matrix that is larger than the caches, as in decode.
+void BM_MatMul(benchmark::State& state) {
+  const auto type = static_cast<TrunkType>(state.range(0));
+  constexpr int64_t kRows = 16384;
+  const int64_t value_bytes = RowValueBytes(type, kHiddenSize);
+  const int64_t row_scales = ScalesPerRow(type, kHiddenSize);
+  std::vector<uint8_t> values(static_cast<size_t>(kRows * value_bytes), 0x11);
+  std::vector<uint16_t> scales(static_cast<size_t>(kRows * row_scales), FloatToHalf(0.01F));
+  const Matrix w{type, kRows, kHiddenSize, values.data(), scales.data()};
+  const std::vector<float> x = Gaussian(kHiddenSize, 1);
+  std::vector<std::byte> storage(static_cast<size_t>(TrunkRowBytes(kHiddenSize)));
+  const TrunkRow row = QuantizeTrunkRow(x, storage);
+  std::vector<float> out(kRows);
+  for (auto _ : state) {
+    MatMul(w, {1, x.data(), &row}, 0, kRows, out.data(), kRows);
+    benchmark::DoNotOptimize(out.data());
+  }
+  CountBytes(state, kRows * (value_bytes + row_scales * 2));
+  CountWeights(state, kRows * kHiddenSize);
+}
+BENCHMARK(BM_MatMul)
+    ->ArgName("type")
+    ->Arg(static_cast<int>(TrunkType::kF32))
+    ->Arg(static_cast<int>(TrunkType::kBF16))
+    ->Arg(static_cast<int>(TrunkType::kQ8))
+    ->Arg(static_cast<int>(TrunkType::kQ4))
+    ->Unit(benchmark::kMillisecond);
+
+// A unit of random codes with scale 0.01.
+struct RandomUnit {
+  RandomUnit()
+      : scales(static_cast<size_t>(2 * kUnitWidth + kHiddenSize), FloatToHalf(0.01F)),
+        gate_up(RandomBytes(kHiddenSize / 8 * 6 * kUnitWidth)),
+        down(RandomBytes(kUnitWidth / 8 * 3 * kHiddenSize)) {
+    view = {kHiddenSize,   kUnitWidth,     scales.data(), scales.data() + kUnitWidth,
+            scales.data(), gate_up.data(), down.data()};
+    for (int8_t& value : books.gate.values) {
+      value = 3;
+    }
+    books.up = books.gate;
+    books.down = books.gate;
+  }
+  std::vector<uint16_t> scales;
+  std::vector<uint8_t> gate_up;
+  std::vector<uint8_t> down;
+  LayerCodebooks books;
+  RvqUnit view;
+};
+
+void BM_ApplyRvqUnit(benchmark::State& state) {
+  const RandomUnit unit;
+  const std::vector<float> x = Gaussian(kHiddenSize, 1);
+  std::vector<int32_t> tables(static_cast<size_t>(RvqPreparedRowElements(kHiddenSize)));
+  const RvqPreparedRow row = PrepareRvqRow(unit.books, x, tables);
+  std::vector<std::byte> scratch(static_cast<size_t>(ExpertScratchBytes(kHiddenSize, kUnitWidth)));
+  std::vector<int64_t> out(kHiddenSize);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(ApplyRvqUnit(unit.view, unit.books, row, 1e-6, scratch, out));
+  }
+  CountBytes(state, static_cast<int64_t>(unit.gate_up.size() + unit.down.size()));
+  CountWeights(state, 3 * kHiddenSize * kUnitWidth);
+}
+BENCHMARK(BM_ApplyRvqUnit)->Unit(benchmark::kMicrosecond);
+
+void BM_PrepareRvqRow(benchmark::State& state) {
+  const RandomUnit unit;
+  const std::vector<float> x = Gaussian(kHiddenSize, 1);
+  std::vector<int32_t> tables(static_cast<size_t>(RvqPreparedRowElements(kHiddenSize)));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(PrepareRvqRow(unit.books, x, tables));
+  }
+}
+BENCHMARK(BM_PrepareRvqRow)->Unit(benchmark::kMicrosecond);
+
+void BM_EncodeRow(benchmark::State& state) {
+  const std::vector<float> sample = Gaussian(kRvqTrainVectors * 8, 5);
+  RvqTrainOptions options;
+  options.iterations = 1;
+  float grid = 0;
+  const RvqCodebook book = TrainRvqCodebook(sample, kRvqTrainVectors, options, &grid);
+  const RvqEncoder encoder(book, grid, static_cast<int>(state.range(0)));
+  const std::vector<float> row = Gaussian(kHiddenSize, 6);
+  std::vector<uint32_t> codes(kHiddenSize / 8);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(encoder.EncodeRow(row, codes));
+  }
+  CountWeights(state, kHiddenSize);
+}
+BENCHMARK(BM_EncodeRow)->ArgName("beam")->Arg(1)->Arg(8)->Arg(16)->Unit(benchmark::kMillisecond);
+
+void BM_DeltaAttentionHead(benchmark::State& state) {
+  constexpr int64_t kHeadDim = 128;
+  const std::vector<float> q = Gaussian(kHeadDim, 1);
+  const std::vector<float> decay(kHeadDim, 0.9F);
+  const float beta = 0.5F;
+  std::vector<float> s(kHeadDim * kHeadDim, 0.01F);
+  std::vector<float> out(kHeadDim);
+  DeltaHeadArgs args;
+  args.num_tokens = 1;
+  args.head_dim = kHeadDim;
+  args.stride = kHeadDim;
+  args.q = args.k = args.v = q.data();
+  args.decay = decay.data();
+  args.beta = &beta;
+  args.state_in = s.data();
+  args.state_out = s.data();
+  args.out = out.data();
+  for (auto _ : state) {
+    DeltaAttentionHead(args);
+    benchmark::ClobberMemory();
+  }
+  CountBytes(state, static_cast<int64_t>(s.size() * sizeof(float)));
+}
+BENCHMARK(BM_DeltaAttentionHead)->Unit(benchmark::kMicrosecond);
+
+void BM_LatentAttention(benchmark::State& state) {
+  LatentAttentionArgs args;
+  args.latent_size = 512;
+  args.shared_size = 64;
+  args.num_positions = state.range(0);
+  args.scale = 0.07;
+  const std::vector<float> query = Gaussian(576, 1);
+  const std::vector<float> cache = Gaussian(576 * args.num_positions, 2);
+  std::vector<float> out(512);
+  args.query = query.data();
+  args.cache = cache.data();
+  args.out = out.data();
+  for (auto _ : state) {
+    LatentAttention(args);
+    benchmark::ClobberMemory();
+  }
+  CountBytes(state, static_cast<int64_t>(cache.size() * sizeof(float)));
+}
+BENCHMARK(BM_LatentAttention)
+    ->ArgName("positions")
+    ->Arg(1024)
+    ->Arg(16384)
+    ->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace shoal
