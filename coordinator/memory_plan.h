@@ -20,8 +20,8 @@ struct PlanOptions {
 };
 
 struct MemoryPart {
-  std::string name;  // "program", "trunk", "tokenizer", "kv_cache", "delta_state", "scratch",
-                     // "expert_cache"
+  // "program", "trunk", "tokenizer", "kv_cache", "delta_state", "scratch", "expert_cache".
+  std::string name;
   uint64_t bytes = 0;
   std::string detail;  // how the number comes about, for people
 };
@@ -29,16 +29,16 @@ struct MemoryPart {
 struct MemoryPlan {
   std::vector<MemoryPart> floor;  // the least of every part, expert_cache last
   uint64_t floor_bytes = 0;
-  uint64_t recommended_bytes =
-      0;  // floor + the largest whole number (3, 2, 1, 0) of working sets that leaves a reserve
+  // The floor and the largest whole number (3, 2, 1, 0) of working sets that leaves a reserve.
+  uint64_t recommended_bytes = 0;
   uint64_t budget_bytes = 0;  // asked for, or recommended
-  uint64_t usable_bytes =
-      0;  // memory this process may use now (MemAvailable, cut by cgroup limits)
+  // Memory this process may use now: MemAvailable, cut by cgroup limits.
+  uint64_t usable_bytes = 0;
   int64_t prefill_chunk_tokens = 0;  // rows computed together in prefill, as the budget allows
   int64_t cache_records = 0;         // expert cache slots within the budget
   uint64_t record_bytes = 0;         // of one expert
-  uint64_t working_set_bytes =
-      0;  // experts one token touches: MoE layers x num_experts_per_token records
+  // Experts one token touches: MoE layers x num_experts_per_token records.
+  uint64_t working_set_bytes = 0;
   uint64_t kv_bytes_per_token = 0;
   uint64_t trunk_bytes_per_token = 0;  // read from memory for one decoded token
   uint64_t experts_total_bytes = 0;

@@ -46,8 +46,8 @@ class Session {
     std::function<void(int64_t done, int64_t total)> on_progress;
     ForwardObserver* observer = nullptr;
     std::stop_token stop;
-    int64_t chunk_tokens =
-        0;  // rows computed together; 0: as the plan chose. Never changes a bit of the result
+    // Rows computed together; 0: as the plan chose. Never changes a bit of the result.
+    int64_t chunk_tokens = 0;
   };
 
   ~Session();

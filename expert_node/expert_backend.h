@@ -20,8 +20,8 @@ struct ExpertLayerStats {
   int64_t layer = 0;          // the model's layer index, zero-based
   int64_t expert_hits = 0;    // record found in the cache
   int64_t expert_misses = 0;  // record not in the cache
-  int64_t expert_reads = 0;   // reads issued; equals expert_misses unless a checksum failed and the
-                              // record was read again
+  // Reads issued; as many as misses unless a checksum failed and the record was read again.
+  int64_t expert_reads = 0;
   uint64_t expert_bytes = 0;  // bytes read
   absl::Duration wait_time;   // waiting for reads with nothing to compute
   absl::Duration compute_time;
@@ -33,10 +33,12 @@ class ExpertBackend {
   struct Batch {
     int64_t layer = 0;  // the model's layer index, zero-based; an MoE layer
     int64_t num_rows = 0;
-    std::span<const float>
-        rows;  // [num_rows, hidden_size], row-major; post-attention norm already applied
-    std::span<const int32_t> expert_ids;    // [num_rows, num_experts_per_token], in router order
-    std::span<const float> expert_weights;  // same shape; routed_scaling_factor already included
+    // [num_rows, hidden_size], row-major; post-attention norm already applied.
+    std::span<const float> rows;
+    // [num_rows, num_experts_per_token], in router order.
+    std::span<const int32_t> expert_ids;
+    // The same shape; routed_scaling_factor already included.
+    std::span<const float> expert_weights;
   };
   virtual ~ExpertBackend() = default;
 
@@ -47,8 +49,9 @@ class ExpertBackend {
   // touched after return. Blocks; stops early on `stop`.
   //
   // On error `out` is unspecified and the session may retry: no state is kept.
-  //   INVALID_ARGUMENT   shapes disagree, layer, id or range out of bounds; a row or weight is not
-  //   finite OUT_OF_RANGE       a term exceeds the fixed point range; names layer, expert and unit
+  //   INVALID_ARGUMENT   shapes disagree; layer, id or range out of bounds; a row or weight is not
+  //                      finite
+  //   OUT_OF_RANGE       a term exceeds the fixed point range; names layer, expert and unit
   //   DATA_LOSS          a record failed its checksum twice; names file, layer, expert, unit
   //   CANCELLED          `stop` was requested
   virtual absl::Status Execute(const Batch& batch, std::span<const UnitRange> ranges,

@@ -31,8 +31,8 @@ ScratchSizes SizesFor(const UnitLayout& layout) {
     sizes.tables = RoundUp(static_cast<uint64_t>(RvqPreparedRowElements(layout.hidden_size)) *
                            sizeof(int32_t));
   }
-  sizes.kernel = RoundUp(
-      static_cast<uint64_t>(ExpertScratchBytes(layout.hidden_size, layout.unit_width)));
+  sizes.kernel =
+      RoundUp(static_cast<uint64_t>(ExpertScratchBytes(layout.hidden_size, layout.unit_width)));
   sizes.sums = RoundUp(static_cast<uint64_t>(layout.hidden_size) * sizeof(int64_t));
   return sizes;
 }
@@ -124,9 +124,8 @@ uint64_t ExpertExecutor::ScratchBytes(const UnitLayout& layout, int num_threads)
 
 absl::StatusOr<std::unique_ptr<ExpertExecutor>> ExpertExecutor::Create(const ExpertModel& model,
                                                                        ThreadPool& pool) {
-  SHOAL_ASSIGN_OR_RETURN(
-      AlignedBuffer scratch,
-      AlignedBuffer::Allocate(ScratchBytes(model.layout, pool.num_threads())));
+  SHOAL_ASSIGN_OR_RETURN(AlignedBuffer scratch,
+                         AlignedBuffer::Allocate(ScratchBytes(model.layout, pool.num_threads())));
   return std::unique_ptr<ExpertExecutor>(new ExpertExecutor(model, pool, std::move(scratch)));
 }
 
@@ -221,8 +220,7 @@ absl::Status ExpertExecutor::Apply(int64_t layer, std::span<const ExpertWork> wo
   if (failure != kNoFailure) {
     const auto item = static_cast<size_t>(failure / model_.layout.num_units);
     return absl::OutOfRangeError(absl::StrCat(
-        "layer ", layer, " expert ", work[item].expert, " unit ",
-        failure % model_.layout.num_units,
+        "layer ", layer, " expert ", work[item].expert, " unit ", failure % model_.layout.num_units,
         ": an output is not finite or exceeds 2^17; the weights or the hidden state are broken"));
   }
   return absl::OkStatus();

@@ -53,8 +53,7 @@ void ExpertFetch::FetchOne(size_t index) {
   const ExpertKey key{layer_, experts_[index]};
   ReadCounts reads;
   auto loaded = cache_.PinOrLoad(
-      key,
-      [&](std::span<std::byte> record) { return store_.ReadRecord(key, record, reads); },
+      key, [&](std::span<std::byte> record) { return store_.ReadRecord(key, record, reads); },
       give_up_.get_token());
   if (!loaded.ok()) {
     {

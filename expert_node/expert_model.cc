@@ -42,9 +42,9 @@ absl::Status ExpertModel::Check() const {
     return absl::FailedPreconditionError("the model has no MoE layer, so there are no experts");
   }
   if (num_experts_per_token > kMaxTerms / layout.num_units) {
-    return absl::UnimplementedError(absl::StrCat(
-        num_experts_per_token, " experts a token of ", layout.num_units,
-        " units are more terms than a fixed point sum holds, which is ", kMaxTerms));
+    return absl::UnimplementedError(
+        absl::StrCat(num_experts_per_token, " experts a token of ", layout.num_units,
+                     " units are more terms than a fixed point sum holds, which is ", kMaxTerms));
   }
   const size_t books = layout.codec == ExpertCodec::kRvq3 ? layers.size() : 0;
   if (codebooks.size() != books) {

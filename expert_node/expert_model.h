@@ -17,9 +17,9 @@ namespace shoal {
 
 struct ExpertModel {
   UnitLayout layout;
-  int64_t num_experts = 0;            // in each MoE layer
-  int64_t num_experts_per_token = 0;  // chosen for each row
-  std::vector<int64_t> layers;        // the MoE layers, increasing; the model's layer indices
+  int64_t num_experts = 0;                // in each MoE layer
+  int64_t num_experts_per_token = 0;      // chosen for each row
+  std::vector<int64_t> layers;            // the MoE layers, increasing; the model's layer indices
   std::vector<LayerCodebooks> codebooks;  // of those layers; empty for f32
 
   // Place of `layer` in `layers`; nothing where it is not an MoE layer.

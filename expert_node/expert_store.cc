@@ -33,10 +33,9 @@ absl::Status ExpertStore::ReadRecord(ExpertKey key, std::span<std::byte> record,
 
 absl::Status ExpertStore::CheckRecord(ExpertKey key, std::span<const std::byte> record) const {
   for (int64_t unit = 0; unit < layout_.num_units; ++unit) {
-    SHOAL_RETURN_IF_ERROR(
-        CheckUnit(layout_, key, unit,
-                  record.subspan(static_cast<uint64_t>(unit) * layout_.unit_bytes,
-                                 layout_.unit_bytes)));
+    SHOAL_RETURN_IF_ERROR(CheckUnit(
+        layout_, key, unit,
+        record.subspan(static_cast<uint64_t>(unit) * layout_.unit_bytes, layout_.unit_bytes)));
   }
   return absl::OkStatus();
 }

@@ -53,8 +53,8 @@ std::vector<BankLocation> LocateBanks(const Container& container) {
   std::vector<BankLocation> banks;
   for (const BankEntry& bank : container.manifest().banks) {
     const std::string file = BankFile(bank.layer);
-    banks.push_back({bank.layer, container.PathOf(file),
-                     container.manifest().FindFile(file)->size_bytes});
+    banks.push_back(
+        {bank.layer, container.PathOf(file), container.manifest().FindFile(file)->size_bytes});
   }
   return banks;
 }
@@ -188,9 +188,9 @@ absl::StatusOr<std::unique_ptr<LocalExpertBackend>> LocalExpertBackend::Open(
   SHOAL_ASSIGN_OR_RETURN(ExpertModel model, ExpertModel::FromContainer(container));
   SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<PreadRecordReader> reader,
                          PreadRecordReader::Open(LocateBanks(container)));
-  auto impl = std::make_unique<Impl>(
-      std::move(model), pool, clock,
-      options.io_threads > 0 ? options.io_threads : kDefaultIoThreads);
+  auto impl =
+      std::make_unique<Impl>(std::move(model), pool, clock,
+                             options.io_threads > 0 ? options.io_threads : kDefaultIoThreads);
   impl->store = std::make_unique<ExpertStore>(impl->model.layout, std::move(reader));
   SHOAL_ASSIGN_OR_RETURN(
       impl->cache, ExpertCache::Create(impl->model.layout.record_bytes, options.cache_records));

@@ -44,9 +44,9 @@ absl::Status CheckFile(const Bank& bank, uint64_t size_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("open ", bank.path, ": not a regular file"));
   }
   if (static_cast<uint64_t>(info.st_size) != size_bytes) {
-    return absl::DataLossError(
-        absl::StrCat("open ", bank.path, ": ", info.st_size, " bytes, the manifest says ",
-                     size_bytes, "; the copy is incomplete, copy or convert it again"));
+    return absl::DataLossError(absl::StrCat("open ", bank.path, ": ", info.st_size,
+                                            " bytes, the manifest says ", size_bytes,
+                                            "; the copy is incomplete, copy or convert it again"));
   }
   return absl::OkStatus();
 }
@@ -93,8 +93,8 @@ void PreadRecordReader::Impl::GiveUpDirect(Bank& bank, int error_number) {
   bank.direct = false;
   MutexLock lock(&mutex);
   if (why_not_direct.empty()) {
-    why_not_direct = absl::StrCat("the file system of ", bank.path, " refuses direct reads: ",
-                                  std::strerror(error_number));
+    why_not_direct = absl::StrCat("the file system of ", bank.path,
+                                  " refuses direct reads: ", std::strerror(error_number));
   }
 }
 

@@ -24,9 +24,10 @@ struct RvqUnit {
   const uint16_t* gate_scales = nullptr;  // float16 [unit_width]
   const uint16_t* up_scales = nullptr;    // float16 [unit_width]
   const uint16_t* down_scales = nullptr;  // float16 [hidden_size]
-  const uint8_t* gate_up =
-      nullptr;  // [ceil(hidden_size / 8)] x (3 planes gate, 3 planes up) x [unit_width]
-  const uint8_t* down = nullptr;  // [unit_width / 8] x 3 planes x [hidden_size]
+  // [ceil(hidden_size / 8)] x (3 planes gate, 3 planes up) x [unit_width]
+  const uint8_t* gate_up = nullptr;
+  // [unit_width / 8] x 3 planes x [hidden_size]
+  const uint8_t* down = nullptr;
 };
 struct F32Unit {
   int64_t hidden_size = 0;

@@ -10,8 +10,8 @@ namespace shoal {
 
 inline constexpr int kFixedPointBits = 36;
 inline constexpr double kFixedPointScale = 68719476736.0;  // 2^36
-inline constexpr double kFixedPointTermLimit =
-    131072.0;  // 2^17; a larger term could overflow a sum of many
+// 2^17; a larger term could overflow a sum of many.
+inline constexpr double kFixedPointTermLimit = 131072.0;
 
 // out[i] += round_to_even(terms[i] * 2^36). Returns false, and leaves `out` unspecified, where a
 // term is NaN or its magnitude exceeds 2^17.

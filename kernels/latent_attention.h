@@ -11,11 +11,11 @@ namespace shoal {
 // that decode, prefill and a restored cache add in the same order.
 inline constexpr int64_t kLatentBlock = 64;
 
-// out[r] = sum_s softmax_s(scale * query . cache_s) * cache_s[r] for r < latent_size, s in [0,
-// num_positions).
+// out[r] = sum_s softmax_s(scale * query . cache_s) * cache_s[r] for r < latent_size and s in
+// [0, num_positions).
 //   query  [latent_size + shared_size]: the query folded through the key half of kv_b_proj, then
-//   its shared part cache  row s at cache + s * (latent_size + shared_size): the normed latent,
-//   then the shared key
+//          its shared part
+//   cache  row s at cache + s * (latent_size + shared_size): the normed latent, then the shared key
 // Online softmax over blocks: scores are 16 float lanes (fused, folded 8, 4, 2, 1) times scale;
 // when a block raises the maximum, sum and accumulators are rescaled; within a block positions are
 // added in order with fused multiply-adds in float, weights in double.

@@ -7,9 +7,10 @@
 namespace shoal {
 
 // kQ8: int8 with a float16 scale per row and group of 128 columns (the last group of a row may be
-// shorter); weight = value * scale. kQ4: the same with 4-bit values in [-8, 7]. A group of n
-// columns is h = ceil(n / 2) bytes: byte j holds column j in its
-//      low and column j + h in its high nibble, each as value + 8 (a missing column is 8).
+//      shorter); weight = value * scale.
+// kQ4: the same with 4-bit values in [-8, 7]. A group of n columns is h = ceil(n / 2) bytes: byte j
+//      holds column j in its low and column j + h in its high nibble, each as value + 8 (a missing
+//      column is 8).
 enum class TrunkType { kF32, kBF16, kQ8, kQ4 };
 
 inline constexpr int64_t kTrunkGroup = 128;  // columns per scale

@@ -2,13 +2,11 @@
 //
 // Order of sums, for every output element on its own (so one row and many rows agree to the bit):
 //   kF32, kBF16  16 lanes of double: lane l adds w[i] * x[i] for i = l, l + 16, ... in order; lanes
-//   are folded 8, 4, 2, 1
-//                (lane l += lane l + 8, ...). Products of two floats are exact in double, so fused
-//                or not is the same.
+//                are folded 8, 4, 2, 1 (lane l += lane l + 8, ...). Products of two floats are
+//                exact in double, so fused or not is the same.
 //   kQ8, kQ4     x is quantized per group of 128 columns to 28-bit integers (QuantizeTrunkRow);
-//   within a group the products
-//                are summed as integers (exact); groups are added in index order in double:
-//                acc = fma(sum_g, weight_scale_g * x_scale_g, acc).
+//                within a group the products are summed as integers (exact); groups are added in
+//                index order in double: acc = fma(sum_g, weight_scale_g * x_scale_g, acc).
 // The result is rounded to float once.
 #ifndef SHOAL_KERNELS_MATVEC_H_
 #define SHOAL_KERNELS_MATVEC_H_

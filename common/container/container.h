@@ -24,8 +24,9 @@ class Container {
   // every file exists with the size the manifest says, and the digests of all small files
   // (everything but trunk and banks). Loads nothing large.
   //   NOT_FOUND  the directory or a file is missing (a directory without manifest.json: says to run
-  //   `shoal convert`) DATA_LOSS  a size or digest differs; names the file and ParseManifest's
-  //   errors
+  //              `shoal convert`)
+  //   DATA_LOSS  a size or digest differs; names the file
+  //   and ParseManifest's errors
   static absl::StatusOr<std::unique_ptr<Container>> Open(const std::string& directory);
 
   const std::string& directory() const { return directory_; }

@@ -19,8 +19,7 @@ inline constexpr int kContainerVersion = 1;
 
 // Names inside a container directory.
 inline constexpr absl::string_view kManifestFile = "manifest.json";
-inline constexpr absl::string_view kDigestsFile =
-    "SHA256SUMS";  // sha256sum format; covers every other file
+inline constexpr absl::string_view kDigestsFile = "SHA256SUMS";  // covers every other file
 inline constexpr absl::string_view kTrunkFile = "trunk.bin";
 inline constexpr absl::string_view kCodebooksFile = "codebooks.bin";
 inline constexpr absl::string_view kConfigFile = "config.json";
@@ -69,8 +68,8 @@ TrunkEntry LayOutTrunkEntry(const std::string& name, TrunkType type,
 // One MoE layer's bank: num_experts records, each layout.record_bytes.
 struct BankEntry {
   int64_t layer = 0;
-  std::string
-      tree_root;  // hex; root of the hash tree over the unit digests, in order of expert and unit
+  // Hex; root of the hash tree over the unit digests, in order of expert and unit.
+  std::string tree_root;
   double relative_error = 0;  // ||W - Wq|| / ||W|| over all experts of the layer; 0 for f32
 };
 

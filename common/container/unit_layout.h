@@ -4,16 +4,16 @@
 // An expert's intermediate dimension is cut into units of one width; a unit holds its rows of gate
 // and up and its columns of down. Everything is little-endian. A unit is
 //
-//   header    32 bytes: uint32 crc32c of everything after it, magic "SHLU", layer, expert, unit and
-//             0; uint64 unit_bytes
-//   scales    rvq3 only: float16 row scales, gate [unit_width], up [unit_width], down [hidden_size]
-//   (pad to a multiple of 64)
-//   gate_up   rvq3: for each position p (8 columns of the input): 3 planes of gate [unit_width]
-//                   bytes, 3 planes of up
+//   header    32 bytes: crc32c of everything after the first 4 bytes, magic, layer, expert, unit,
+//             zero (4 bytes each), size of the unit (8 bytes)
+//   scales    rvq3 only: float16 row scales of gate [unit_width], up [unit_width] and down
+//             [hidden_size]; pad to a multiple of 64
+//   gate_up   rvq3: for each position p (8 columns of the input) 3 planes of gate [unit_width]
+//                   bytes, then 3 planes of up
 //             f32:  gate [unit_width, hidden_size], then up
-//   down      rvq3: for each position p (8 columns of the unit): 3 planes of [hidden_size] bytes
+//   down      rvq3: for each position p (8 columns of the unit) 3 planes of [hidden_size] bytes
 //             f32:  [hidden_size, unit_width]
-//   (pad to a multiple of 64)
+//             pad to a multiple of 64
 //
 // A record is one expert's units in order, padded to a multiple of 4096; records of a layer lie in
 // a bank by expert number.

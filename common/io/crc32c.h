@@ -10,8 +10,8 @@ namespace shoal {
 
 uint32_t Crc32c(std::span<const std::byte> bytes);
 
-// The checksum of some bytes followed by `bytes`, from the checksum of the first. Crc32c({}) is where
-// to start.
+// The checksum of some bytes followed by `bytes`, from the checksum of the first. Crc32c({}) is
+// where to start.
 uint32_t ExtendCrc32c(uint32_t crc, std::span<const std::byte> bytes);
 
 }  // namespace shoal

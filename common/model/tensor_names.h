@@ -13,23 +13,24 @@ namespace shoal {
 
 // How a trunk tensor may be stored in a container.
 enum class TrunkRole {
-  kEmbedding,    // [vocab_size, hidden_size], read by row
-  kHead,         // lm_head
-  kProjection,   // a Linear's weight, quantized as --trunk says
-  kRouter,       // kept lossless: BF16 where the source is BF16, else F32
-  kVector,       // norms, convolution taps, decay, biases: F32
-  kKeyUpProj,    // the K rows of kv_b_proj; stored transposed per head: [num_heads * kv_lora_rank,
-                 // qk_nope_head_dim]
+  kEmbedding,   // [vocab_size, hidden_size], read by row
+  kHead,        // lm_head
+  kProjection,  // a Linear's weight, quantized as --trunk says
+  kRouter,      // kept lossless: BF16 where the source is BF16, else F32
+  kVector,      // norms, convolution taps, decay, biases: F32
+  // The K rows of kv_b_proj, stored transposed per head: [num_heads * kv_lora_rank,
+  // qk_nope_head_dim].
+  kKeyUpProj,
   kValueUpProj,  // the V rows of kv_b_proj: [num_heads * v_head_dim, kv_lora_rank]
 };
 
 struct TrunkTensor {
-  std::string name;  // our name: the published one, with ".k_up" / ".v_up" in place of kv_b_proj's
-                     // ".weight"
+  // Our name: the published one, with ".k_up" / ".v_up" in place of kv_b_proj's ".weight".
+  std::string name;
   std::string source_name;  // the published tensor it is made from
   std::vector<uint64_t> source_shape;
-  std::vector<uint64_t>
-      shape;  // as stored; differs from source_shape for the two halves of kv_b_proj
+  // As stored; differs from source_shape for the two halves of kv_b_proj.
+  std::vector<uint64_t> shape;
   TrunkRole role = TrunkRole::kProjection;
 };
 

@@ -2,15 +2,16 @@
 // (eight alternatives, the first that matches wins; && is intersection):
 //
 //   1  [\p{Han}]+
-//   2
-//   [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?
-//   3
-//   [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?
+//   2  [^\r\n\p{L}\p{N}]? U* L+ C?
+//   3  [^\r\n\p{L}\p{N}]? U+ L* C?
 //   4  \p{N}{1,3}
 //   5   ?[^\s\p{L}\p{N}]+[\r\n]*
 //   6  \s*[\r\n]+
 //   7  \s+(?!\S)
 //   8  \s+
+//
+// where U is [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]], L is
+// [\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]] and C is (?i:'s|'t|'re|'ve|'m|'ll|'d).
 //
 // Character classes come from ICU: \s is the White_Space property, \p{Han} the script. Matching is
 // linear in the length of a piece: no backtracking engine that a long run could exhaust.

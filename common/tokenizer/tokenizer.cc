@@ -24,7 +24,6 @@ constexpr char kRankFile[] = "tiktoken.model";
 constexpr char kConfigFile[] = "tokenizer_config.json";
 constexpr int64_t kNumSpecial = 256;
 constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
-constexpr int64_t kMaxTokens = int64_t{1} << 24;
 
 absl::Status LineError(int64_t line, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(kRankFile, " line ", line, ": ", what));
@@ -39,37 +38,34 @@ absl::Status ParseRankLine(int64_t number, absl::string_view line,
   if (fields.size() != 2 || !absl::Base64Unescape(fields[0], &bytes) || bytes.empty()) {
     return LineError(number, "not \"BASE64 RANK\"");
   }
-  if (!absl::SimpleAtoi(fields[1], &rank) || rank < 0 || rank >= kMaxTokens) {
+  if (!absl::SimpleAtoi(fields[1], &rank) || rank < 0 ||
+      static_cast<size_t>(rank) >= tokens.size()) {
     return LineError(number, absl::StrCat("rank ", Brief(Json(std::string(fields[1]))),
-                                          " is not a number from 0 to ", kMaxTokens - 1));
+                                          " is not a number from 0 to ", tokens.size() - 1,
+                                          "; there are ", tokens.size(), " lines"));
   }
-  if (static_cast<size_t>(rank) >= tokens.size()) {
-    tokens.resize(static_cast<size_t>(rank) + 1);
-  }
-  if (!tokens[static_cast<size_t>(rank)].empty()) {
+  std::string& token = tokens[static_cast<size_t>(rank)];
+  if (!token.empty()) {
     return LineError(number, absl::StrCat("rank ", rank, " is used twice"));
   }
-  tokens[static_cast<size_t>(rank)] = std::move(bytes);
+  token = std::move(bytes);
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<std::string>> ParseRanks(absl::string_view text) {
-  std::vector<std::string> tokens;
-  int64_t number = 0;
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    ++number;
-    if (!line.empty()) {
-      SHOAL_RETURN_IF_ERROR(ParseRankLine(number, line, tokens));
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  const auto is_token = [](absl::string_view line) { return !line.empty(); };
+  // As many ranks as lines, all different and below their number: none is missing.
+  std::vector<std::string> tokens(
+      static_cast<size_t>(std::count_if(lines.begin(), lines.end(), is_token)));
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (is_token(lines[i])) {
+      SHOAL_RETURN_IF_ERROR(ParseRankLine(static_cast<int64_t>(i) + 1, lines[i], tokens));
     }
   }
   std::set<absl::string_view> seen;
   std::array<bool, 256> has_byte{};
-  for (size_t rank = 0; rank < tokens.size(); ++rank) {
-    const std::string& token = tokens[rank];
-    if (token.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          kRankFile, ": rank ", rank, " is missing; ranks must be 0 to ", tokens.size() - 1));
-    }
+  for (const std::string& token : tokens) {
     if (!seen.insert(token).second) {
       return absl::InvalidArgumentError(
           absl::StrCat(kRankFile, ": token \"", absl::CHexEscape(token), "\" has two ranks"));
@@ -108,11 +104,14 @@ absl::StatusOr<std::vector<std::string>> ParseSpecials(absl::string_view text, i
       return absl::InvalidArgumentError(absl::StrCat(where, " is not an object"));
     }
     JsonFields token(value, where);
-    names[static_cast<size_t>(id - base)] = token.String("content");
+    std::string content = token.String("content");
     SHOAL_RETURN_IF_ERROR(token.status());
-    if (names[static_cast<size_t>(id - base)].empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(where, ": content is empty"));
+    std::string& name = names[static_cast<size_t>(id - base)];
+    if (content.empty() || !name.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, content.empty() ? ": content is empty" : ": the id appears twice"));
     }
+    name = std::move(content);
   }
   std::set<absl::string_view> seen;
   for (size_t i = 0; i < names.size(); ++i) {

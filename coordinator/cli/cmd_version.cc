@@ -15,7 +15,8 @@ class VersionCommand final : public Command {
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     if (console.json()) {
-      console.PrintJson({{"version", std::string(kVersion)}, {"container_version", kContainerVersion}});
+      console.PrintJson(
+          {{"version", std::string(kVersion)}, {"container_version", kContainerVersion}});
     } else {
       console.Print(
           absl::StrFormat("shoal %s (container version %d)\n", kVersion, kContainerVersion));

@@ -66,9 +66,10 @@ TrunkType RecommendedTrunk(const ModelConfig& config);
 // element, `directory` does not appear, and what was finished is kept, so that the same command
 // goes on once the checkpoint's file has been fetched again.
 //   ALREADY_EXISTS       `directory` holds something else, or a conversion with other settings
-//   (named) FAILED_PRECONDITION  `directory`.partial belongs to other settings or another
-//   checkpoint (named; remove it to start
-//                        again), or another process is at work in it
+//
+//                        (named)
+//   FAILED_PRECONDITION  `directory`.partial belongs to other settings or another checkpoint
+//                        (named; remove it to start again), or another process is at work in it
 //   RESOURCE_EXHAUSTED   not enough disk: checked in bytes before the start, and when a write fails
 //   CANCELLED            `stop`; run again to go on
 // and the errors of Checkpoint::Open, ParseModelConfig and Tokenizer::Load.

@@ -110,10 +110,11 @@ TEST(ExpertCacheTest, StopEndsTheWaitForASlot) {
   std::stop_source stop;
   absl::Status status;
   std::thread other([&] {
-    status = cache
-                 ->PinOrLoad({1, 2}, [&](std::span<std::byte> r) { return loader.Fill(r, 2); },
-                             stop.get_token())
-                 .status();
+    status =
+        cache
+            ->PinOrLoad(
+                {1, 2}, [&](std::span<std::byte> r) { return loader.Fill(r, 2); }, stop.get_token())
+            .status();
   });
   stop.request_stop();
   other.join();
@@ -128,13 +129,12 @@ TEST(ExpertCacheTest, OneLoadServesAllWhoWantTheRecord) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      const auto loaded = cache->PinOrLoad(
-          {1, 9},
-          [&](std::span<std::byte> record) {
-            std::this_thread::yield();
-            return loader.Fill(record, 9);
-          },
-          {});
+      const auto loaded = cache->PinOrLoad({1, 9},
+                                           [&](std::span<std::byte> record) {
+                                             std::this_thread::yield();
+                                             return loader.Fill(record, 9);
+                                           },
+                                           {});
       ASSERT_THAT(loaded, testing::IsOk());
       EXPECT_EQ(loaded->pin.record().back(), std::byte{9});
       loads += loaded->was_loaded ? 1 : 0;
@@ -150,8 +150,8 @@ TEST(ExpertCacheTest, OneLoadServesAllWhoWantTheRecord) {
 TEST(ExpertCacheTest, AFailedLoadLeavesTheSlotFreeAndTheRecordAbsent) {
   const auto cache = MakeCache(1);
   Loader loader;
-  EXPECT_THAT(cache->PinOrLoad({1, 1},
-                               [](std::span<std::byte>) { return absl::DataLossError("broken"); }, {}),
+  EXPECT_THAT(cache->PinOrLoad(
+                  {1, 1}, [](std::span<std::byte>) { return absl::DataLossError("broken"); }, {}),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("broken")));
   EXPECT_FALSE(cache->TryPin({1, 1}));
   const ExpertCache::Pin pin = Load(*cache, 1, loader);

@@ -84,7 +84,8 @@ struct ReadResult {
 
 ReadResult ReadWith(FaultyReader::Faults faults) {
   const UnitLayout layout = SmallLayout();
-  ExpertStore store(layout, std::make_unique<FaultyReader>(SealedRecord(layout), std::move(faults)));
+  ExpertStore store(layout,
+                    std::make_unique<FaultyReader>(SealedRecord(layout), std::move(faults)));
   auto buffer = AlignedBuffer::Allocate(layout.record_bytes);
   EXPECT_THAT(buffer, testing::IsOk());
   ReadResult result;
@@ -109,14 +110,14 @@ TEST(ExpertStoreTest, NamesFileLayerExpertAndUnitOfLastingDamage) {
   const UnitLayout layout = SmallLayout();
   for (int64_t unit = 0; unit < layout.num_units; ++unit) {
     for (const uint64_t byte : {uint64_t{0}, uint64_t{5}, uint64_t{20}, layout.unit_bytes - 1}) {
-      const ReadResult result = ReadWith(
-          {.damaged_reads = 2,
-           .damaged_byte = static_cast<uint64_t>(unit) * layout.unit_bytes + byte});
-      EXPECT_THAT(result.status,
-                  StatusIs(absl::StatusCode::kDataLoss,
-                           AllOf(HasSubstr("layer-00003.bank"), HasSubstr("layer 3"),
-                                 HasSubstr("expert 2"), HasSubstr(absl::StrCat("unit ", unit)),
-                                 HasSubstr("restore it"))));
+      const ReadResult result =
+          ReadWith({.damaged_reads = 2,
+                    .damaged_byte = static_cast<uint64_t>(unit) * layout.unit_bytes + byte});
+      EXPECT_THAT(
+          result.status,
+          StatusIs(absl::StatusCode::kDataLoss,
+                   AllOf(HasSubstr("layer-00003.bank"), HasSubstr("layer 3"), HasSubstr("expert 2"),
+                         HasSubstr(absl::StrCat("unit ", unit)), HasSubstr("restore it"))));
       EXPECT_EQ(result.counts.reads, 2);
     }
   }

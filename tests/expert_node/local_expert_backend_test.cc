@@ -283,10 +283,10 @@ TEST_P(LocalExpertBackendTest, NamesADamagedRecordAndStillServesTheOthers) {
   }
   TestBatch batch = MakeBatch(1);
   batch.ids = {0, 4, 8};
-  EXPECT_THAT(ExecuteStatus(*backend, batch),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       AllOf(HasSubstr(bank), HasSubstr("layer 2"), HasSubstr("expert 4"),
-                             HasSubstr("unit 1"))));
+  EXPECT_THAT(
+      ExecuteStatus(*backend, batch),
+      StatusIs(absl::StatusCode::kDataLoss, AllOf(HasSubstr(bank), HasSubstr("layer 2"),
+                                                  HasSubstr("expert 4"), HasSubstr("unit 1"))));
   batch.ids = {0, 5, 8};
   SHOAL_EXPECT_OK(ExecuteStatus(*backend, batch));
 }

@@ -37,8 +37,8 @@ class PreadRecordReaderTest : public ::testing::Test {
     buffer_ = *AlignedBuffer::Allocate(2 * kRecordAlignment);
   }
 
-  absl::StatusOr<std::unique_ptr<PreadRecordReader>> Open(
-      PreadCalls calls = PreadCalls::System(), uint64_t size_bytes = kBankBytes) {
+  absl::StatusOr<std::unique_ptr<PreadRecordReader>> Open(PreadCalls calls = PreadCalls::System(),
+                                                          uint64_t size_bytes = kBankBytes) {
     return PreadRecordReader::Open({{7, path_, size_bytes}}, std::move(calls));
   }
 
@@ -139,9 +139,8 @@ TEST_F(PreadRecordReaderTest, NamesTheFileOfADiskError) {
     return -1;
   };
   SHOAL_ASSERT_OK_AND_ASSIGN(const auto reader, Open(calls));
-  EXPECT_THAT(ReadTwo(*reader),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       AllOf(HasSubstr(path_), HasSubstr("Input/output error"))));
+  EXPECT_THAT(ReadTwo(*reader), StatusIs(absl::StatusCode::kUnavailable,
+                                         AllOf(HasSubstr(path_), HasSubstr("Input/output error"))));
 }
 
 TEST_F(PreadRecordReaderTest, NamesABankThatWasCutAfterItWasOpened) {

@@ -63,7 +63,8 @@ TEST(ByteSizeTest, RefusesUnitsThatCouldMeanSeveralThings) {
 TEST(ByteSizeTest, RefusesWhatIsNoSize) {
   for (const absl::string_view text :
        {"", "GiB", "-1", "-1GiB", "1e9", "1.5", "1.2.3GiB", ".", "0x10", "1,000"}) {
-    EXPECT_THAT(ParseByteSize(text), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("write")))
+    EXPECT_THAT(ParseByteSize(text),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("write")))
         << text;
   }
 }

@@ -131,7 +131,8 @@ TEST_F(FlagSetTest, FlagGivenTwiceIsNamed) {
 }
 
 TEST_F(FlagSetTest, ValueOutOfRangeNamesFlagValueAndRange) {
-  ExpectUsageError({"models/x", "--ctx", "0"}, HasSubstr("--ctx '0': expected a whole number from 1 to 100"));
+  ExpectUsageError({"models/x", "--ctx", "0"},
+                   HasSubstr("--ctx '0': expected a whole number from 1 to 100"));
   ExpectUsageError({"models/x", "--ctx", "101"}, HasSubstr("--ctx '101'"));
   ExpectUsageError({"models/x", "--ctx", "7x"}, HasSubstr("--ctx '7x'"));
   ExpectUsageError({"models/x", "--top-k", "-1"},
@@ -173,8 +174,9 @@ TEST(ExitCodeTest, FollowsTheStatusUnlessMarked) {
   EXPECT_EQ(ExitCodeOf(absl::DataLossError("x")), ExitCode::kDataDamaged);
   EXPECT_EQ(ExitCodeOf(absl::CancelledError("x")), ExitCode::kInterrupted);
   EXPECT_EQ(ExitCodeOf(UsageError("x")), ExitCode::kUsage);
-  EXPECT_EQ(ExitCodeOf(WithExitCode(absl::FailedPreconditionError("x"), ExitCode::kBudgetBelowFloor)),
-            ExitCode::kBudgetBelowFloor);
+  EXPECT_EQ(
+      ExitCodeOf(WithExitCode(absl::FailedPreconditionError("x"), ExitCode::kBudgetBelowFloor)),
+      ExitCode::kBudgetBelowFloor);
 }
 
 }  // namespace

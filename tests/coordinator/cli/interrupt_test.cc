@@ -118,8 +118,8 @@ TEST(LineReaderTest, RefusesALineOfMoreThanAMebibyte) {
     pipe.CloseWriter();
   });
   LineReader reader(pipe.fds[0]);
-  EXPECT_THAT(reader.Next({}).status(), shoal::testing::StatusIs(
-                                            absl::StatusCode::kResourceExhausted, HasSubstr("1 MiB")));
+  EXPECT_THAT(reader.Next({}).status(),
+              shoal::testing::StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("1 MiB")));
   while (reader.Next({}).status().code() == absl::StatusCode::kResourceExhausted) {
     // Drains nothing more: the error stays, so let the writer finish by reading the pipe itself.
     char chunk[4096];

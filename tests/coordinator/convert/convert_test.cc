@@ -175,7 +175,6 @@ TEST_F(ConvertTest, SourceDigestsAreThoseOfTheTensorsBytes) {
 }
 
 // --- interruption
-// -----------------------------------------------------------------------------------------------------
 
 TEST_F(ConvertTest, ResumesAfterStopAtEveryStep) {
   std::set<std::string> seen;
@@ -317,7 +316,6 @@ TEST_F(ConvertTest, RemovesWhatAKillRightAfterTheRenameLeft) {
 }
 
 // --- what is in the way
-// -----------------------------------------------------------------------------------------------
 
 TEST_F(ConvertTest, ReportsADirectoryThatIsAlreadyThisConversion) {
   SHOAL_ASSERT_OK_AND_ASSIGN(const ConvertReport first, Run());
@@ -426,7 +424,6 @@ TEST_F(ConvertTest, RefusesToShareThePlaceWithARunningConversion) {
 }
 
 // --- bad sources
-// ------------------------------------------------------------------------------------------------------
 
 class ConvertBadSourceTest : public ConvertTest {
  protected:
@@ -539,7 +536,6 @@ TEST_F(ConvertBadSourceTest, WeightsBeyondFloat16ScalesAreRefusedNotStoredAsInfi
 }
 
 // --- disk
-// -------------------------------------------------------------------------------------------------------------
 
 TEST_F(ConvertTest, FailsOnAnUnwritableParentNamingIt) {
   fs::permissions(dir_.path(), fs::perms(0755));
@@ -594,7 +590,6 @@ TEST_F(ConvertTest, FullDiskSaysHowManyBytesAreNeededAndCanBeResumed) {
 }
 
 // --- other shapes of models
-// -------------------------------------------------------------------------------------------
 
 TEST_F(ConvertTest, ModelWithTiedEmbeddingsHasNoHead) {
   SmallCheckpoint checkpoint;
