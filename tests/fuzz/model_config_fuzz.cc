@@ -17,8 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   uint64_t total = 0;
   for (const shoal::TrunkTensor& tensor : shoal::TrunkTensors(*config)) {
     const auto elements = shoal::CheckedProduct(tensor.shape);
-    if (!elements || *elements == 0 ||
-        !shoal::RangeFits(total, *elements, uint64_t{1} << 50)) {
+    if (!elements || *elements == 0 || !shoal::RangeFits(total, *elements, uint64_t{1} << 50)) {
       std::abort();
     }
     total += *elements;

@@ -106,19 +106,54 @@ TEST(CheckpointTest, ReadsTheBundledModel) {
     double sum;
   };
   for (const Expected& tensor : {
-           Expected{"model.embed_tokens.weight", DType::kBF16, {4096, 192},
-                    -0x1.4ap-1F, 0x1.1p-8F, -0x1.d8p-2F, 0x1.fp-4F, -0x1.51225c28ap+10},
-           Expected{"model.layers.0.self_attn.A_log", DType::kF32, {1, 1, 4, 1},
-                    0x1.27ddfp+1F, 0x1.d01fbcp+0F, 0x1.ae70b6p+0F, 0x1.2703eap+1F, 0x1.038a84cp+3},
-           Expected{"model.layers.3.self_attn.kv_b_proj.weight", DType::kBF16, {512, 128},
-                    -0x1.76p-6F, 0x1.02p-4F, 0x1.08p-4F, 0x1.06p-4F, 0x1.e58c2108p+0},
-           Expected{"model.layers.1.self_attn.dt_bias", DType::kF32, {256},
-                    -0x1.806c5ep+2F, -0x1.4c971ep+2F, -0x1.413244p+1F, -0x1.4036fp+1F,
+           Expected{"model.embed_tokens.weight",
+                    DType::kBF16,
+                    {4096, 192},
+                    -0x1.4ap-1F,
+                    0x1.1p-8F,
+                    -0x1.d8p-2F,
+                    0x1.fp-4F,
+                    -0x1.51225c28ap+10},
+           Expected{"model.layers.0.self_attn.A_log",
+                    DType::kF32,
+                    {1, 1, 4, 1},
+                    0x1.27ddfp+1F,
+                    0x1.d01fbcp+0F,
+                    0x1.ae70b6p+0F,
+                    0x1.2703eap+1F,
+                    0x1.038a84cp+3},
+           Expected{"model.layers.3.self_attn.kv_b_proj.weight",
+                    DType::kBF16,
+                    {512, 128},
+                    -0x1.76p-6F,
+                    0x1.02p-4F,
+                    0x1.08p-4F,
+                    0x1.06p-4F,
+                    0x1.e58c2108p+0},
+           Expected{"model.layers.1.self_attn.dt_bias",
+                    DType::kF32,
+                    {256},
+                    -0x1.806c5ep+2F,
+                    -0x1.4c971ep+2F,
+                    -0x1.413244p+1F,
+                    -0x1.4036fp+1F,
                     -0x1.31e197bcp+10},
-           Expected{"model.layers.7.block_sparse_moe.experts.31.w2.weight", DType::kBF16, {192, 64},
-                    -0x1.14p-4F, -0x1.9cp-5F, 0x1.64p-5F, 0x1.b4p-5F, 0x1.efb6962p+4},
-           Expected{"lm_head.weight", DType::kBF16, {4096, 192},
-                    0x1.04p-6F, -0x1.84p-9F, 0x1.1cp-6F, -0x1.8p-2F, 0x1.da1bf1f9e28p+12},
+           Expected{"model.layers.7.block_sparse_moe.experts.31.w2.weight",
+                    DType::kBF16,
+                    {192, 64},
+                    -0x1.14p-4F,
+                    -0x1.9cp-5F,
+                    0x1.64p-5F,
+                    0x1.b4p-5F,
+                    0x1.efb6962p+4},
+           Expected{"lm_head.weight",
+                    DType::kBF16,
+                    {4096, 192},
+                    0x1.04p-6F,
+                    -0x1.84p-9F,
+                    0x1.1cp-6F,
+                    -0x1.8p-2F,
+                    0x1.da1bf1f9e28p+12},
        }) {
     SHOAL_ASSERT_OK_AND_ASSIGN(const TensorInfo info, checkpoint->Find(tensor.name, tensor.shape));
     EXPECT_EQ(info.dtype, tensor.dtype) << tensor.name;
@@ -200,8 +235,7 @@ TEST_F(ShardedCheckpointTest, CountsUnreadableTensorsWhenTheIndexIsCompared) {
   WriteFile(dir_ / "two.safetensors", absl::StrCat(LengthField(header.size()), header, "xy"));
   SHOAL_EXPECT_OK(Open());
   WriteIndex(R"("a": "one.safetensors", "b": "one.safetensors", "z": "two.safetensors")");
-  WriteFile(dir_ / "two.safetensors",
-            absl::StrCat(LengthField(header.size()), header, "xy"));
+  WriteFile(dir_ / "two.safetensors", absl::StrCat(LengthField(header.size()), header, "xy"));
   EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"z\"")));
   // The same the other way round: an unreadable tensor that no index entry places.
   const std::string both =
@@ -333,9 +367,9 @@ TEST_F(SingleFileCheckpointTest, RefusesATensorOfAnotherDTypeByNameWhenItIsAsked
 TEST_F(SingleFileCheckpointTest, NamesTensorAndIndexOfAWeightThatIsNotFinite) {
   // Far enough in that the read comes in more than one piece.
   const size_t far = (size_t{1} << 19) + 5;
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
-                          std::numeric_limits<float>::infinity(),
-                          -std::numeric_limits<float>::infinity()}) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+        -std::numeric_limits<float>::infinity()}) {
     std::vector<float> values(far + 10, 1.0F);
     values[far] = bad;
     values[far + 1] = bad;
@@ -350,11 +384,11 @@ TEST_F(SingleFileCheckpointTest, NamesTensorAndIndexOfAWeightThatIsNotFinite) {
 
 TEST_F(SingleFileCheckpointTest, RefusesHalvesAndBfloatsThatAreNotFinite) {
   for (const char* dtype : {"F16", "BF16"}) {
-    const std::string header = absl::StrCat(R"({"w": {"dtype": ")", dtype,
-                                            R"(", "shape": [2], "data_offsets": [0, 4]}})");
+    const std::string header =
+        absl::StrCat(R"({"w": {"dtype": ")", dtype, R"(", "shape": [2], "data_offsets": [0, 4]}})");
     // 0x7f80 is infinity in bfloat16 and NaN in float16; 0x0000 is zero in both.
-    WriteFile(file_, absl::StrCat(LengthField(header.size()), header,
-                                  std::string("\x00\x00\x80\x7f", 4)));
+    WriteFile(file_,
+              absl::StrCat(LengthField(header.size()), header, std::string("\x00\x00\x80\x7f", 4)));
     SHOAL_ASSERT_OK_AND_ASSIGN(const auto checkpoint, Open());
     SHOAL_ASSERT_OK_AND_ASSIGN(const TensorInfo info, checkpoint->Find("w", Shape{2}));
     std::vector<float> values(2);
@@ -368,8 +402,7 @@ TEST_F(SingleFileCheckpointTest, ReadRawReturnsTheBytesOfTheFile) {
   SHOAL_ASSERT_OK_AND_ASSIGN(const auto checkpoint, Open());
   SHOAL_ASSERT_OK_AND_ASSIGN(const TensorInfo info, checkpoint->Find("b", Shape{1}));
   float value = 0;
-  SHOAL_ASSERT_OK(
-      checkpoint->ReadRaw(info, std::as_writable_bytes(std::span<float>(&value, 1))));
+  SHOAL_ASSERT_OK(checkpoint->ReadRaw(info, std::as_writable_bytes(std::span<float>(&value, 1))));
   EXPECT_EQ(value, 3.0F);
 }
 

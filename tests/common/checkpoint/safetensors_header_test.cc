@@ -60,17 +60,15 @@ INSTANTIATE_TEST_SUITE_P(
                   8,
                   kInvalid,
                   {"\"w\" appears twice"}},
-        BadHeader{"FieldTwice",
-                  R"({"w": {"dtype": "F32", "dtype": "F16", "shape": [2], "data_offsets": [0, 4]}})",
-                  4,
-                  kInvalid,
-                  {"\"dtype\" appears twice"}},
+        BadHeader{
+            "FieldTwice",
+            R"({"w": {"dtype": "F32", "dtype": "F16", "shape": [2], "data_offsets": [0, 4]}})",
+            4,
+            kInvalid,
+            {"\"dtype\" appears twice"}},
         BadHeader{"DepthBomb", std::string(100'000, '{'), 0, kInvalid, {"not a JSON object"}},
-        BadHeader{"DepthBombOfLists",
-                  "{\"w\": " + std::string(100'000, '['),
-                  0,
-                  kInvalid,
-                  {"levels"}},
+        BadHeader{
+            "DepthBombOfLists", "{\"w\": " + std::string(100'000, '['), 0, kInvalid, {"levels"}},
         BadHeader{"TensorIsNoObject", R"({"w": 7})", 0, kInvalid, {"\"w\"", "object"}},
         BadHeader{"NoDType",
                   R"({"w": {"shape": [1], "data_offsets": [0, 4]}})",
@@ -126,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(
                   8,
                   kInvalid,
                   {"begin at 8", "at 4"}},
-        BadHeader{"LeavesTheFile", One("\"F32\"", "[2]", "[0, 8]"), 7, kLoss, {"leave the 7 bytes"}},
+        BadHeader{
+            "LeavesTheFile", One("\"F32\"", "[2]", "[0, 8]"), 7, kLoss, {"leave the 7 bytes"}},
         BadHeader{"RangeTooLong",
                   One("\"F32\"", "[1]", "[0, 8]"),
                   8,
@@ -137,10 +136,12 @@ INSTANTIATE_TEST_SUITE_P(
                   8,
                   kInvalid,
                   {"hold 8 bytes", "[2] of I64", "calls for 16"}},
-        BadHeader{"Overlap", Two("[0, 8]", "[4, 12]"), 12, kLoss, {"\"b\"", "inside the one before"}},
+        BadHeader{
+            "Overlap", Two("[0, 8]", "[4, 12]"), 12, kLoss, {"\"b\"", "inside the one before"}},
         BadHeader{"SameRangeTwice", Two("[0, 8]", "[0, 8]"), 8, kLoss, {"inside the one before"}},
         BadHeader{"Hole", Two("[0, 8]", "[12, 20]"), 20, kLoss, {"\"b\"", "hole after 8"}},
-        BadHeader{"HoleAtTheBegin", Two("[4, 12]", "[12, 20]"), 20, kLoss, {"\"a\"", "hole after 0"}},
+        BadHeader{
+            "HoleAtTheBegin", Two("[4, 12]", "[12, 20]"), 20, kLoss, {"\"a\"", "hole after 0"}},
         BadHeader{"BytesAfterTheLastTensor",
                   Two("[0, 8]", "[8, 16]"),
                   17,
@@ -163,7 +164,7 @@ TEST(SafetensorsHeaderTest, ScalarsAndEmptyTensorsHaveTheirSizes) {
       "scalar": {"dtype": "BF16", "shape": [], "data_offsets": [0, 2]},
       "empty":  {"dtype": "F16", "shape": [3, 0], "data_offsets": [2, 2]},
       "last":   {"dtype": "F32", "shape": [1, 1], "data_offsets": [2, 6]}})",
-                                                                                     6, "f"));
+                                                                                    6, "f"));
   EXPECT_EQ(header.tensors.at("scalar").num_elements(), 1U);
   EXPECT_EQ(header.tensors.at("scalar").dtype, DType::kBF16);
   EXPECT_EQ(header.tensors.at("empty").num_elements(), 0U);
@@ -184,7 +185,7 @@ TEST(SafetensorsHeaderTest, TensorsOfDTypesThatAreNotReadAreKeptApartByName) {
       "fp8": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]},
       "fp4": {"dtype": "F4", "shape": [4], "data_offsets": [4, 6]},
       "w":   {"dtype": "F32", "shape": [1], "data_offsets": [6, 10]}})",
-                                                                                     10, "f"));
+                                                                                    10, "f"));
   EXPECT_EQ(header.tensors.size(), 1U);
   EXPECT_EQ(header.unreadable.at("fp8"), "F8_E4M3");
   EXPECT_EQ(header.unreadable.at("fp4"), "F4");

@@ -31,8 +31,8 @@ TEST(SafetensorsWriterTest, WritesTheBytesOfThePublishedFormat) {
   TempDir dir;
   const std::string path = dir / "x.safetensors";
   SHOAL_ASSERT_OK_AND_ASSIGN(
-      auto writer, SafetensorsWriter::Create(
-                       path, {{"b", DType::kF32, {2, 1}}, {"a", DType::kF32, {}}}));
+      auto writer,
+      SafetensorsWriter::Create(path, {{"b", DType::kF32, {2, 1}}, {"a", DType::kF32, {}}}));
   SHOAL_ASSERT_OK(writer->AppendFloat(std::vector<float>{1.0F, -2.0F}));
   SHOAL_ASSERT_OK(writer->AppendFloat(std::vector<float>{0.5F}));
   SHOAL_ASSERT_OK(writer->Finish());
@@ -115,8 +115,8 @@ TEST(SafetensorsWriterTest, AnUnfinishedWriterLeavesTheOldFileAndNothingElse) {
 TEST(SafetensorsWriterTest, RefusesDataThatWasNotAnnounced) {
   TempDir dir;
   SHOAL_ASSERT_OK_AND_ASSIGN(
-      auto writer, SafetensorsWriter::Create(dir / "x", {{"a", DType::kF32, {2, 3}},
-                                                         {"half", DType::kF16, {1}}}));
+      auto writer, SafetensorsWriter::Create(
+                       dir / "x", {{"a", DType::kF32, {2, 3}}, {"half", DType::kF16, {1}}}));
   EXPECT_THAT(writer->AppendFloat(std::vector<float>(5)),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("tensor a"), HasSubstr("6 elements"), HasSubstr("5 of"))));

@@ -29,8 +29,8 @@ TEST(ParseJsonObjectTest, RefusesAKeyThatAppearsTwiceInOneObject) {
 }
 
 TEST(ParseJsonObjectTest, AcceptsTheSameKeyInDifferentObjects) {
-  SHOAL_ASSERT_OK_AND_ASSIGN(
-      const Json json, ParseJsonObject(R"({"x": {"x": 1}, "y": [{"x": 2}, {"x": 3}]})", "a"));
+  SHOAL_ASSERT_OK_AND_ASSIGN(const Json json,
+                             ParseJsonObject(R"({"x": {"x": 1}, "y": [{"x": 2}, {"x": 3}]})", "a"));
   EXPECT_EQ(json["y"][1]["x"], 3);
 }
 
@@ -41,9 +41,8 @@ TEST(ParseJsonObjectTest, AcceptsSixtyFourLevelsAndNoMore) {
 }
 
 TEST(ParseJsonObjectTest, SurvivesMillionsOfOpenBrackets) {
-  EXPECT_THAT(
-      ParseJsonObject(absl::StrCat("{\"a\":", std::string(size_t{1} << 22, '[')), "a"),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("64 levels")));
+  EXPECT_THAT(ParseJsonObject(absl::StrCat("{\"a\":", std::string(size_t{1} << 22, '[')), "a"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("64 levels")));
 }
 
 TEST(ParseJsonObjectTest, RefusesWhatIsNoJsonObject) {

@@ -369,8 +369,9 @@ TEST(ModelConfigTest, RefusesAModelWhoseParametersDoNotAddUp) {
 }
 
 TEST(ModelConfigTest, RefusesTextThatIsNoConfig) {
-  for (const char* text : {"", "[]", "{", "{\"model_type\": \"kimi_linear\", \"rms_norm_eps\": NaN}",
-                           "{\"rms_norm_eps\": 1e999}"}) {
+  for (const char* text :
+       {"", "[]", "{", "{\"model_type\": \"kimi_linear\", \"rms_norm_eps\": NaN}",
+        "{\"rms_norm_eps\": 1e999}"}) {
     EXPECT_THAT(ParseModelConfig(text, "m/config.json"),
                 StatusIs(kInvalid, AllOf(HasSubstr("m/config.json"), HasSubstr("JSON object"))))
         << text;

@@ -115,7 +115,8 @@ TEST_P(VariantTest, StoredTensorsHaveTheElementsOfTheirSources) {
 
 std::vector<std::string> VariantNames() {
   std::vector<std::string> names;
-  for (const auto& [name, variant] : Variants().items()) {
+  const Json variants = Variants();  // items() only refers to it
+  for (const auto& [name, variant] : variants.items()) {
     names.push_back(name);
   }
   return names;
