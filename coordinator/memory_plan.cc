@@ -17,13 +17,13 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// Code, libraries, allocator and thread stacks of the program itself, measured
-// (docs/measurements.md) and rounded up.
-constexpr uint64_t kProgramBytes = 40 * kMiB;
+// Code, libraries and allocator of the program itself: 10 MiB measured (docs/measurements.md), and
+// room for what differs from system to system.
+constexpr uint64_t kProgramBytes = 16 * kMiB;
 constexpr uint64_t kThreadBytes = 256 * 1024;
 
 // Rank tables in memory for each byte of the rank file on disk, measured and rounded up.
-constexpr uint64_t kTokenizerBytesPerFileByte = 12;
+constexpr uint64_t kTokenizerBytesPerFileByte = 8;
 
 // Prefill chunks to choose from, largest first. The floor takes the largest whose scratch is within
 // kFloorScratchBytes, or the smallest; a larger budget may take a larger one.
@@ -103,6 +103,19 @@ uint64_t Recommend(const MemoryPlan& plan) {
   return plan.floor_bytes;
 }
 
+absl::Status CheckFloor(const PlanOptions& options, const MemoryPlan& plan) {
+  const bool asked = options.budget_bytes.has_value();
+  const uint64_t have = asked ? plan.budget_bytes : plan.usable_bytes;
+  if (have >= plan.floor_bytes) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      asked ? "the budget of " : "the usable memory of ", Size(have), " is ",
+      Size(plan.floor_bytes - have), " below the least this model needs:\n", FormatParts(plan),
+      asked ? "Raise --budget to at least " : "Free memory, or insist with --budget of at least ",
+      plan.floor_bytes, " bytes; or lower --ctx or --threads."));
+}
+
 // Spends what the budget leaves above the floor: first a larger prefill chunk, then cache slots.
 void SpendBudget(const Manifest& manifest, const PlanOptions& options, MemoryPlan& plan) {
   uint64_t rest = plan.budget_bytes - plan.floor_bytes;
@@ -155,7 +168,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const Manifest& manifest, const PlanOption
     return absl::InvalidArgumentError("sessions and threads must be at least 1");
   }
   MemoryPlan plan;
-  plan.usable_bytes = UsableMemoryBytes();
+  plan.usable_bytes = options.usable_bytes.value_or(UsableMemoryBytes());
   plan.kv_bytes_per_token = SessionState::KvBytesPerToken(config);
   plan.trunk_bytes_per_token = TrunkWeights::MemoryBytes(manifest);
   if (const TrunkEntry* embedding = manifest.FindTrunk("model.embed_tokens.weight");
@@ -177,13 +190,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const Manifest& manifest, const PlanOption
   }
   plan.recommended_bytes = Recommend(plan);
   plan.budget_bytes = options.budget_bytes.value_or(plan.recommended_bytes);
-  if (plan.budget_bytes < plan.floor_bytes) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the budget of ", Size(plan.budget_bytes), " is ",
-        Size(plan.floor_bytes - plan.budget_bytes), " below the least this model needs:\n",
-        FormatParts(plan), "Raise --budget to at least ", plan.floor_bytes,
-        " bytes, or lower --ctx or --threads."));
-  }
+  SHOAL_RETURN_IF_ERROR(CheckFloor(options, plan));
   SpendBudget(manifest, options, plan);
   return plan;
 }

@@ -16,7 +16,8 @@ struct PlanOptions {
   int64_t context_tokens = 4096;  // positions a session can hold
   int num_threads = 1;
   int num_sessions = 1;
-  std::optional<uint64_t> budget_bytes;  // absent: chosen from the memory that is usable now
+  std::optional<uint64_t> budget_bytes = {};  // absent: chosen from the memory that is usable
+  std::optional<uint64_t> usable_bytes = {};  // absent: UsableMemoryBytes()
 };
 
 struct MemoryPart {
@@ -44,8 +45,8 @@ struct MemoryPlan {
   uint64_t experts_total_bytes = 0;
 };
 
-// FAILED_PRECONDITION where the budget asked for is below the floor: the message is the table of
-// parts, with what is missing. INVALID_ARGUMENT where the context is not positive or longer than
+// FAILED_PRECONDITION where the budget asked for, or without one the usable memory, is below the
+// floor: the message is the table of parts, with what is missing. INVALID_ARGUMENT where the context is not positive or longer than
 // the model's.
 absl::StatusOr<MemoryPlan> PlanMemory(const Manifest& manifest, const PlanOptions& options);
 

@@ -20,7 +20,8 @@ struct ExpertLayerStats {
   int64_t layer = 0;          // the model's layer index, zero-based
   int64_t expert_hits = 0;    // record found in the cache
   int64_t expert_misses = 0;  // record not in the cache
-  // Reads issued; as many as misses unless a checksum failed and the record was read again.
+  // Reads issued; as many as misses, unless a checksum failed and the record was read again, or the
+  // system returned less than was asked.
   int64_t expert_reads = 0;
   uint64_t expert_bytes = 0;  // bytes read
   absl::Duration wait_time;   // waiting for reads with nothing to compute

@@ -1,6 +1,6 @@
-// Elementary functions with the same bits on every CPU: only additions, multiplications, fused
-// multiply-adds and bit operations in a fixed order, never the C library's versions (those differ
-// between instruction sets).
+// Elementary functions with the same bits on every CPU: only additions, multiplications,
+// divisions, fused multiply-adds and bit operations in a fixed order (IEEE 754 rounds each
+// correctly), never the C library's versions, which differ between instruction sets.
 #ifndef SHOAL_KERNELS_MATH_H_
 #define SHOAL_KERNELS_MATH_H_
 

@@ -268,7 +268,6 @@ TrunkEntry LayOutTrunkEntry(const std::string& name, TrunkType type,
   entry.type = type;
   entry.shape = shape;
   entry.offset_bytes = AlignSection(offset_bytes);
-  // A vector, or a vector per channel, is stored as one row.
   uint64_t rows = 1;
   for (size_t i = 0; i + 1 < shape.size(); ++i) {
     rows *= shape[i];

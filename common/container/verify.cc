@@ -114,6 +114,12 @@ class Verifier {
                    const std::string& path) {
     const UnitLayout& layout = container_.manifest().unit_layout;
     constexpr size_t kDigestBytes = Sha256Digest().size();
+    const auto padding = record.subspan(static_cast<size_t>(layout.num_units) * layout.unit_bytes);
+    if (std::any_of(padding.begin(), padding.end(),
+                    [](std::byte b) { return b != std::byte{0}; })) {
+      problems_.push_back(absl::StrCat(path, ": layer ", key.layer, " expert ", key.expert,
+                                       ": the padding after its units is not zero"));
+    }
     for (int64_t unit = 0; unit < layout.num_units; ++unit) {
       const auto bytes =
           record.subspan(static_cast<size_t>(unit) * layout.unit_bytes, layout.unit_bytes);

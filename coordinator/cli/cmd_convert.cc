@@ -28,7 +28,7 @@ class ConvertCommand final : public Command {
   void AddFlags(FlagSet& flags) override {
     flags.RequiredArgument("CHECKPOINT", &checkpoint_,
                            "Directory with config.json, safetensors and tokenizer");
-    flags.RequiredArgument("DIR", &directory_, "Where the container goes; must not exist");
+    flags.RequiredArgument("DIR", &directory_, "Where the container goes");
     flags.Heading("Conversion");
     flags.Choice(
         "--trunk", {"q4", "q8", "bf16", "f32"}, &trunk_,

@@ -13,7 +13,7 @@ enum class ExitCode : int {
   kUsage = 2,             // an unknown command or flag, or a value out of its range
   kBudgetBelowFloor = 3,  // the memory budget is below what the model needs at least
   kDataDamaged = 4,       // a file differs from its checksum, or `inspect --verify` found problems
-  kInterrupted = 130,     // Ctrl-C; what was finished by then has been printed
+  kInterrupted = 130,     // Ctrl-C
 };
 
 // Marks an error with the code to exit with, where it does not follow from the error's own code.

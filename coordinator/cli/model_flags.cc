@@ -27,8 +27,8 @@ void ModelFlags::AddDirectory(FlagSet& flags) {
 void ModelFlags::AddPlanOptions(FlagSet& flags) {
   flags.Heading("Model");
   flags.Integer("--ctx", &context_tokens, {1, 1'000'000'000},
-                absl::StrCat("Tokens that prompt and answer may have together\n(default ",
-                             kDefaultContextTokens, ")"));
+                absl::StrCat("Tokens that a context can hold (default: ", kDefaultContextTokens,
+                             ", or\nwhat --window or the tokens of a bench need)"));
   flags.ByteSize("--budget", &budget_bytes,
                  "Hard ceiling on the memory of the process, like 8GiB or 8GB\n(default: from the "
                  "memory that is free)");

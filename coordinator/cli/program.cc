@@ -32,7 +32,7 @@ std::string ProgramHelp(const Commands& commands) {
       "  3    the memory budget is below what the model needs at least (`shoal plan` has the "
       "table)\n"
       "  4    data is damaged: a checksum differs, or `shoal inspect --verify` found problems\n"
-      "  130  interrupted with Ctrl-C, after printing what was finished\n"
+      "  130  interrupted with Ctrl-C\n"
       "\nExamples:\n"
       "  shoal convert ~/checkpoints/Kimi-Linear ~/models/kimi-linear\n"
       "  shoal run ~/models/kimi-linear \"Once upon a time\"\n");

@@ -30,10 +30,9 @@ Json LayersJson(const std::vector<ExpertLayerStats>& stats);
 // prefill_tokens_per_second.
 void AddGenerateFields(const GenerateResult& result, Json& json);
 
-// "32 tokens in 1.2 s (26.7 tokens/s) after 8 prompt tokens in 0.3 s; 4096 experts used, 3000
-// hits, 1096 reads, 12.3 MiB read; peak memory 80.1 MiB".
+// One line for people: tokens, times and rates, why it ended, FormatExperts and peak memory.
 std::string FormatGenerate(const GenerateResult& result, const ExpertLayerStats& experts);
-// "expert_hits 3000, ..." for people: the second half of the line above.
+// "3000 of 4096 experts from the cache, 1096 reads, 12.3 MiB read".
 std::string FormatExperts(const ExpertLayerStats& experts);
 // The effective mode, several lines.
 std::string FormatMode(const EffectiveMode& mode);

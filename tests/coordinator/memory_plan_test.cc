@@ -72,10 +72,11 @@ TEST_F(MemoryPlanTest, TheCacheGetsWhatTheBudgetLeaves) {
 
 TEST_F(MemoryPlanTest, RecommendationIsUpToThreeWorkingSetsAboveTheFloor) {
   options_.budget_bytes.reset();
+  options_.usable_bytes = uint64_t{2} << 30;
   SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan plan, Plan());
   EXPECT_EQ(plan.working_set_bytes, 7 * 4 * plan.record_bytes);
   EXPECT_EQ(plan.budget_bytes, plan.recommended_bytes);
-  // This machine has room for the whole recommendation of a model this small.
+  // Two GiB have room for the whole recommendation of a model this small.
   EXPECT_EQ(plan.recommended_bytes, plan.floor_bytes + 3 * plan.working_set_bytes);
 }
 
@@ -85,6 +86,16 @@ TEST_F(MemoryPlanTest, BudgetBelowTheFloorIsRefusedWithTheTable) {
   EXPECT_THAT(Plan(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                AllOf(HasSubstr("trunk"), HasSubstr("kv_cache"),
                                      HasSubstr("expert_cache"), HasSubstr("Raise --budget"))));
+}
+
+TEST_F(MemoryPlanTest, WithoutABudgetAMachineTooSmallIsRefusedUnlessAskedFor) {
+  options_.budget_bytes.reset();
+  options_.usable_bytes = uint64_t{20} << 20;
+  EXPECT_THAT(Plan(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               AllOf(HasSubstr("usable memory of 20.00 MiB"), HasSubstr("trunk"),
+                                     HasSubstr("insist with --budget"))));
+  options_.budget_bytes = uint64_t{1} << 30;
+  SHOAL_EXPECT_OK(Plan());
 }
 
 TEST_F(MemoryPlanTest, ContextIsCheckedAgainstTheModel) {
