@@ -103,19 +103,6 @@ uint64_t Recommend(const MemoryPlan& plan) {
   return plan.floor_bytes;
 }
 
-absl::Status CheckFloor(const PlanOptions& options, const MemoryPlan& plan) {
-  const bool asked = options.budget_bytes.has_value();
-  const uint64_t have = asked ? plan.budget_bytes : plan.usable_bytes;
-  if (have >= plan.floor_bytes) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      asked ? "the budget of " : "the usable memory of ", Size(have), " is ",
-      Size(plan.floor_bytes - have), " below the least this model needs:\n", FormatParts(plan),
-      asked ? "Raise --budget to at least " : "Free memory, or insist with --budget of at least ",
-      plan.floor_bytes, " bytes; or lower --ctx or --threads."));
-}
-
 // Spends what the budget leaves above the floor: first a larger prefill chunk, then cache slots.
 void SpendBudget(const Manifest& manifest, const PlanOptions& options, MemoryPlan& plan) {
   uint64_t rest = plan.budget_bytes - plan.floor_bytes;
@@ -153,6 +140,19 @@ std::string FormatParts(const MemoryPlan& plan) {
   }
   absl::StrAppendFormat(&text, "  %-14s %14s\n", "floor", Size(plan.floor_bytes));
   return text;
+}
+
+absl::Status CheckFloor(const PlanOptions& options, const MemoryPlan& plan) {
+  const bool asked = options.budget_bytes.has_value();
+  const uint64_t have = asked ? plan.budget_bytes : plan.usable_bytes;
+  if (have >= plan.floor_bytes) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      asked ? "the budget of " : "the usable memory of ", Size(have), " is ",
+      Size(plan.floor_bytes - have), " below the least this model needs:\n", FormatParts(plan),
+      asked ? "Raise --budget to at least " : "Free memory, or insist with --budget of at least ",
+      plan.floor_bytes, " bytes; or lower --ctx or --threads."));
 }
 
 }  // namespace
