@@ -56,13 +56,6 @@ absl::Status ValidateSampling(const SamplingOptions& options) {
   return absl::OkStatus();
 }
 
-uint64_t SplitMix64(uint64_t seed, uint64_t n) {
-  uint64_t z = seed + (n + 1) * 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
-
 Sampler::Sampler(const SamplingOptions& options) : options_(options) {}
 
 bool Sampler::Before(const Candidate& a, const Candidate& b) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/split_mix.h"
 
 namespace shoal {
 
@@ -30,10 +31,6 @@ struct SamplingOptions {
 
 // INVALID_ARGUMENT names the field, its value and the accepted range.
 absl::Status ValidateSampling(const SamplingOptions& options);
-
-// The n-th (from 0) output of SplitMix64 started at `seed` (Steele, Lea and Flood, "Fast splittable
-// pseudorandom number generators", 2014).
-uint64_t SplitMix64(uint64_t seed, uint64_t n);
 
 // Deterministic: the same options, logits and history give the same token on every machine. The
 // n-th draw compares (SplitMix64(seed, n) >> 11) * 2^-53 of the kept probability with the running

@@ -21,9 +21,7 @@ struct ScratchSizes {
   uint64_t total() const { return tables + kernel + sums; }
 };
 
-uint64_t RoundUp(uint64_t bytes) {
-  return (bytes + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;
-}
+uint64_t RoundUp(uint64_t bytes) { return AlignUp(bytes, kSectionAlignment); }
 
 ScratchSizes SizesFor(const UnitLayout& layout) {
   ScratchSizes sizes;
@@ -54,15 +52,14 @@ struct ExpertExecutor::Worker {
 };
 
 struct ExpertExecutor::Call {
-  int64_t layer = 0;
   const LayerCodebooks* books = nullptr;  // null for f32
   std::span<const ExpertWork> work;
   std::span<const float> rows;
   std::span<int64_t> out;
   std::vector<int64_t> units;                // the units to apply
   std::vector<std::vector<Choice>> choices;  // of each row
-  // The first (work item, unit) whose term left the range, so that the message does not depend on
-  // which thread was faster.
+  // The first (work item, unit) whose term left the range: of all that failed, not the one that a
+  // thread was fastest to find.
   std::atomic<int64_t> first_failure{kNoFailure};
 
   std::span<const float> Row(int64_t row, int64_t hidden_size) const {
@@ -143,10 +140,14 @@ ExpertExecutor::Worker ExpertExecutor::WorkerAt(int worker) ABSL_NO_THREAD_SAFET
 // All of one row's experts on one thread: every thread has a row of its own.
 void ExpertExecutor::ApplyRow(Call& call, int64_t row, int worker) {
   const UnitLayout& layout = model_.layout;
+  const auto& choices = call.choices[static_cast<size_t>(row)];
+  if (choices.empty()) {
+    return;
+  }
   const Worker scratch = WorkerAt(worker);
   const PreparedInput input =
       Prepare(call.books, call.Row(row, layout.hidden_size), scratch.tables);
-  for (const Choice& choice : call.choices[static_cast<size_t>(row)]) {
+  for (const Choice& choice : choices) {
     for (const int64_t unit : call.units) {
       if (!ApplyUnit(layout, call.books, call.work[choice.work].record, unit, input, choice.weight,
                      scratch.kernel, call.Out(row, layout.hidden_size))) {
@@ -162,6 +163,9 @@ void ExpertExecutor::ApplyRow(Call& call, int64_t row, int worker) {
 void ExpertExecutor::ApplyRowByUnits(Call& call, int64_t row) {
   const UnitLayout& layout = model_.layout;
   const auto& choices = call.choices[static_cast<size_t>(row)];
+  if (choices.empty()) {
+    return;
+  }
   const PreparedInput input =
       Prepare(call.books, call.Row(row, layout.hidden_size), WorkerAt(0).tables);
   for (int worker = 0; worker < pool_.num_threads(); ++worker) {
@@ -188,7 +192,6 @@ absl::Status ExpertExecutor::Apply(int64_t layer, std::span<const ExpertWork> wo
                                    std::span<const UnitRange> ranges, std::span<const float> rows,
                                    std::span<int64_t> out) {
   Call call;
-  call.layer = layer;
   if (!model_.codebooks.empty()) {
     call.books = &model_.codebooks[*model_.LayerIndex(layer)];
   }

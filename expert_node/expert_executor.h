@@ -45,15 +45,15 @@ class ExpertExecutor {
   // Adds to out [num_rows, hidden_size] what every work item gives for its rows, restricted to the
   // units in `ranges` (inside the layout, disjoint). `rows` is [num_rows, hidden_size]. The
   // result does not depend on the order of work or on the number of threads: every term is rounded
-  // once and integers are added. OUT_OF_RANGE names layer, expert and unit of a term that exceeds
-  // the fixed point range.
+  // once and integers are added. OUT_OF_RANGE names layer, expert and unit of the first term, in
+  // the order of `work`, that exceeds the fixed point range.
   absl::Status Apply(int64_t layer, std::span<const ExpertWork> work,
                      std::span<const UnitRange> ranges, std::span<const float> rows,
                      std::span<int64_t> out);
 
  private:
   struct Worker;  // one thread's views of scratch_
-  struct Call;    // the arguments of one Apply, checked and sorted
+  struct Call;    // the arguments of one Apply, by row
   ExpertExecutor(const ExpertModel& model, ThreadPool& pool, AlignedBuffer scratch);
   Worker WorkerAt(int worker);
   void ApplyRow(Call& call, int64_t row, int worker);

@@ -11,7 +11,9 @@ ExpertFetch::ExpertFetch(ExpertCache& cache, ExpertStore& store, IoThreads& io)
 ExpertFetch::~ExpertFetch() {
   on_stop_.reset();
   GiveUp();
+  const size_t withdrawn = io_.Withdraw(this);
   MutexLock lock(&mutex_);
+  pending_ -= withdrawn;
   ready_.clear();
   while (pending_ > 0) {
     changed_.Wait(&mutex_);
@@ -45,7 +47,7 @@ void ExpertFetch::Start(int64_t layer, std::vector<int64_t> experts, std::stop_t
     pending_ = absent.size();
   }
   for (const size_t index : absent) {
-    io_.Submit([this, index] { FetchOne(index); });
+    io_.Submit(this, [this, index] { FetchOne(index); });
   }
 }
 

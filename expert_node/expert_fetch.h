@@ -36,7 +36,7 @@ class ExpertFetch {
 
   // All three outlive the fetch.
   ExpertFetch(ExpertCache& cache, ExpertStore& store, IoThreads& io);
-  // Gives up reads that have not begun, and waits for those that have.
+  // Withdraws reads that have not begun, and waits for those that have.
   ~ExpertFetch();
   ExpertFetch(const ExpertFetch&) = delete;
   ExpertFetch& operator=(const ExpertFetch&) = delete;

@@ -26,7 +26,6 @@ class ExpertStore {
   //   and the reader's errors, with layer and expert
   absl::Status ReadRecord(ExpertKey key, std::span<std::byte> record, ReadCounts& counts);
 
-  const UnitLayout& layout() const { return layout_; }
   ReaderMode Mode() const { return reader_->Mode(); }
 
  private:

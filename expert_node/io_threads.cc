@@ -22,15 +22,20 @@ IoThreads::~IoThreads() {
   }
 }
 
-void IoThreads::Submit(std::function<void()> job) {
+void IoThreads::Submit(const void* owner, std::function<void()> job) {
   MutexLock lock(&mutex_);
-  jobs_.push_back(std::move(job));
+  jobs_.push_back({owner, std::move(job)});
   changed_.NotifyOne();
+}
+
+size_t IoThreads::Withdraw(const void* owner) {
+  MutexLock lock(&mutex_);
+  return std::erase_if(jobs_, [owner](const Job& job) { return job.owner == owner; });
 }
 
 void IoThreads::Run() {
   while (true) {
-    std::function<void()> job;
+    Job job;
     {
       MutexLock lock(&mutex_);
       while (jobs_.empty() && !stopping_) {
@@ -42,7 +47,7 @@ void IoThreads::Run() {
       job = std::move(jobs_.front());
       jobs_.pop_front();
     }
-    job();
+    job.run();
   }
 }
 

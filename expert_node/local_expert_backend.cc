@@ -62,8 +62,8 @@ std::vector<BankLocation> LocateBanks(const Container& container) {
 }  // namespace
 
 struct LocalExpertBackend::Impl {
-  Impl(ExpertModel the_model, ThreadPool& the_pool, const Clock& the_clock, int num_io_threads)
-      : model(std::move(the_model)), pool(the_pool), clock(the_clock), io(num_io_threads) {
+  Impl(ExpertModel the_model, const Clock& the_clock, int num_io_threads)
+      : model(std::move(the_model)), clock(the_clock), io(num_io_threads) {
     MutexLock lock(&mutex);
     for (const int64_t layer : model.layers) {
       stats.emplace_back().layer = layer;
@@ -78,7 +78,6 @@ struct LocalExpertBackend::Impl {
   void Add(const ExpertLayerStats& cost, const ExpertFetch::Counts& counts);
 
   const ExpertModel model;
-  ThreadPool& pool;
   const Clock& clock;
   std::unique_ptr<ExpertStore> store;
   std::unique_ptr<ExpertCache> cache;
@@ -139,7 +138,10 @@ absl::Status LocalExpertBackend::Impl::Run(const Batch& batch, std::span<const U
   size_t done = 0;
   while (done < grouped.experts.size()) {
     const absl::Time before_wait = clock.Now();
-    SHOAL_ASSIGN_OR_RETURN(const std::vector<ExpertFetch::Ready> ready, fetch.Next());
+    SHOAL_ASSIGN_OR_RETURN(std::vector<ExpertFetch::Ready> ready, fetch.Next());
+    // By expert: an error names the first of those that failed together, not of those that arrived.
+    std::sort(ready.begin(), ready.end(),
+              [](const auto& a, const auto& b) { return a.index < b.index; });
     const absl::Time before_compute = clock.Now();
     std::vector<ExpertWork> work;
     for (const ExpertFetch::Ready& expert : ready) {
@@ -188,9 +190,8 @@ absl::StatusOr<std::unique_ptr<LocalExpertBackend>> LocalExpertBackend::Open(
   SHOAL_ASSIGN_OR_RETURN(ExpertModel model, ExpertModel::FromContainer(container));
   SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<PreadRecordReader> reader,
                          PreadRecordReader::Open(LocateBanks(container)));
-  auto impl =
-      std::make_unique<Impl>(std::move(model), pool, clock,
-                             options.io_threads > 0 ? options.io_threads : kDefaultIoThreads);
+  auto impl = std::make_unique<Impl>(
+      std::move(model), clock, options.io_threads > 0 ? options.io_threads : kDefaultIoThreads);
   impl->store = std::make_unique<ExpertStore>(impl->model.layout, std::move(reader));
   SHOAL_ASSIGN_OR_RETURN(
       impl->cache, ExpertCache::Create(impl->model.layout.record_bytes, options.cache_records));

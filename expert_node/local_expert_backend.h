@@ -36,16 +36,19 @@ class LocalExpertBackend final : public ExpertBackend {
   };
 
   // Opens every bank and allocates the arena and all scratch. `container` and `pool` outlive the
-  // backend; `clock` too. FAILED_PRECONDITION where cache_records is below the minimum.
+  // backend; `clock` too.
+  //   FAILED_PRECONDITION  cache_records is below the minimum
+  //   RESOURCE_EXHAUSTED   the system has no memory for arena or scratch
+  //   and the errors of Container::ReadCodebooks and PreadRecordReader::Open
   static absl::StatusOr<std::unique_ptr<LocalExpertBackend>> Open(const Container& container,
                                                                   const Options& options,
                                                                   ThreadPool& pool,
                                                                   const Clock& clock);
   ~LocalExpertBackend() override;
 
-  // Fewest cache slots with which it works (decode of one token holds all its experts at once), and
-  // what Open will allocate beside the arena: both from the manifest alone, so that `plan` can say
-  // them without loading.
+  // Fewest cache slots it accepts: a token's experts fit at once, so that none is read twice for
+  // one token. And what Open will allocate beside the arena. Both from the manifest alone, so that
+  // `plan` can say them without loading.
   static int64_t MinCacheRecords(const ModelConfig& config);
   static uint64_t ScratchBytes(const Manifest& manifest, int num_threads);
 

@@ -105,19 +105,22 @@ absl::Status PreadRecordReader::Impl::ReadAll(Bank& bank, uint64_t offset_bytes,
     const bool direct = bank.direct;
     const ssize_t n = calls.pread(bank.fd.get(), out.data() + done, out.size() - done,
                                   static_cast<off_t>(offset_bytes + done));
-    if (n < 0 && errno == EINTR) {
+    const int error = n < 0 ? errno : 0;
+    if (error == EINTR) {
       continue;
     }
-    if (n < 0 && errno == EINVAL && direct) {
+    if (error == EINVAL && direct) {
       // Some file systems grant O_DIRECT and refuse the reads. Aligned reads have no other cause.
-      GiveUpDirect(bank, errno);
+      // The descriptor changes first: a thread that sees bank.direct false reads buffered.
+      // One that saw it true comes here too, and reads again.
       if (::fcntl(bank.fd.get(), F_SETFL, O_NONBLOCK) == 0) {
+        GiveUpDirect(bank, error);
         continue;
       }
     }
     ++counts.reads;
     if (n < 0) {
-      return ErrnoToStatus(errno, absl::StrCat("read ", bank.path, " at ", offset_bytes + done));
+      return ErrnoToStatus(error, absl::StrCat("read ", bank.path, " at ", offset_bytes + done));
     }
     done += static_cast<size_t>(n);
     counts.bytes += static_cast<uint64_t>(n);

@@ -13,9 +13,9 @@ namespace shoal {
 
 // Causal depthwise convolution followed by SiLU, over channels [channel_begin, channel_end):
 //   out[t, c] = silu(sum_{j < kernel} taps[c, j] * x_{t - kernel + 1 + j}[c])
-// so that tap kernel - 1 meets the current token. `x` and `out` are [num_tokens, channels] (`out` may not be `x`); inputs before the chunk come
-// from tail_in [kernel - 1, channels], oldest first; tail_out receives the last kernel - 1 inputs
-// (may not be tail_in). Sums in double, j in order.
+// so that tap kernel - 1 meets the current token. `x` and `out` are [num_tokens, channels] (`out`
+// may not be `x`); inputs before the chunk come from tail_in [kernel - 1, channels], oldest first;
+// tail_out receives the last kernel - 1 inputs (may not be tail_in). Sums in double, j in order.
 struct ShortConvArgs {
   int64_t num_tokens = 0;
   int64_t channels = 0;
@@ -37,8 +37,8 @@ void DecayGate(double a_log, std::span<const float> z, std::span<float> decay);
 
 // The recurrence of one head over a chunk. Vectors of token t start at base + t * stride.
 //   S *= decay (along keys);  u = S k;  S += beta (v - u) k^T;  o = S q
-// with S [value, key] row-major. state_in and state_out are [head_dim, head_dim] and may be the same. Sums over keys are 16 float
-// lanes with fused multiply-adds, folded 8, 4, 2, 1.
+// with S [value, key] row-major. state_in and state_out are [head_dim, head_dim] and may be the
+// same. Sums over keys are 16 float lanes with fused multiply-adds, folded 8, 4, 2, 1.
 struct DeltaHeadArgs {
   int64_t num_tokens = 0;
   int64_t head_dim = 0;

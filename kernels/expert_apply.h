@@ -9,6 +9,7 @@
 #ifndef SHOAL_KERNELS_EXPERT_APPLY_H_
 #define SHOAL_KERNELS_EXPERT_APPLY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -46,8 +47,7 @@ struct RvqPreparedRow {
   const int32_t* up_table;
 };
 
-// int32 elements of the two tables of one prepared row together, and of the scratch ApplyRvqUnit
-// needs.
+// int32 elements of the storage of one prepared row: both tables and the quantized activations.
 int64_t RvqPreparedRowElements(int64_t hidden_size);
 // Builds both tables in `storage` (RvqPreparedRowElements(hidden_size) elements), which the result
 // points into.

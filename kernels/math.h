@@ -10,7 +10,7 @@
 
 namespace shoal {
 
-// e^x in double. Relative error below 4e-16 * (1 + |x|/700) on the normal range; 0 below -745,
+// e^x in double. Relative error below 4e-16 * (1 + |x|/700) on the normal range; 0 below -745.2,
 // infinity above 709.78; NaN in, NaN out.
 double Exp(double x);
 // ln(1 + y) for y in [0, 1], relative error below 5e-16.

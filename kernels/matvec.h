@@ -11,6 +11,7 @@
 #ifndef SHOAL_KERNELS_MATVEC_H_
 #define SHOAL_KERNELS_MATVEC_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -50,7 +51,8 @@ void DequantizeRow(const Matrix& w, int64_t row, std::span<float> out);
 
 // Quantizes one row of weights to kQ8 or kQ4: values (RowValueBytes) and float16 scales
 // (ScalesPerRow). Scales are chosen per group to minimise the squared error among a few candidates.
-// A group whose scale underflows float16 becomes zeros.
+// A group whose scale underflows float16 becomes zeros; one whose scale float16 cannot hold gets
+// the scale infinity, which the caller refuses.
 void QuantizeWeightRow(TrunkType type, std::span<const float> row, std::span<std::byte> values,
                        std::span<uint16_t> scales);
 

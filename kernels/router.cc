@@ -1,6 +1,7 @@
 #include "kernels/router.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "kernels/math.h"
@@ -53,17 +54,19 @@ void ExcludeGroups(const RouterOptions& options, std::span<double> selection,
   for (size_t g = 0; g < group_scores.size(); ++g) {
     group_scores[g] = SumOfTwoBest(selection.subspan(g * group_size, group_size));
   }
-  // Best groups are marked by +infinity as they are taken, so that the unmarked ones remain.
+  // Scores are finite. Best groups are marked by +infinity as they are taken; what remains below it
+  // is still to choose from.
   constexpr double kKept = std::numeric_limits<double>::infinity();
-  for (int64_t kept = 0; kept < options.topk_group; ++kept) {
-    int64_t best = -1;
-    for (size_t g = 0; g < group_scores.size(); ++g) {
+  const int64_t num_kept = std::min(options.topk_group, static_cast<int64_t>(group_scores.size()));
+  for (int64_t kept = 0; kept < num_kept; ++kept) {
+    size_t best = 0;
+    for (size_t g = 1; g < group_scores.size(); ++g) {
       if (group_scores[g] != kKept &&
-          (best < 0 || group_scores[g] > group_scores[static_cast<size_t>(best)])) {
-        best = static_cast<int64_t>(g);
+          (group_scores[best] == kKept || group_scores[g] > group_scores[best])) {
+        best = g;
       }
     }
-    group_scores[static_cast<size_t>(best)] = kKept;
+    group_scores[best] = kKept;
   }
   for (size_t g = 0; g < group_scores.size(); ++g) {
     if (group_scores[g] != kKept) {
@@ -78,15 +81,15 @@ void ExcludeGroups(const RouterOptions& options, std::span<double> selection,
 bool RouteToken(const RouterOptions& options, std::span<const float> logits,
                 std::span<const float> bias, std::span<double> scratch,
                 std::span<int32_t> expert_ids, std::span<float> expert_weights) {
-  if (std::any_of(logits.begin(), logits.end(), [](float x) { return x != x; })) {
-    return false;
-  }
   const size_t n = logits.size();
   const auto scores = scratch.first(n);
   const auto selection = scratch.subspan(n, n);
   ComputeScores(options.softmax, logits, scores);
   for (size_t i = 0; i < n; ++i) {
     selection[i] = scores[i] + (bias.empty() ? 0.0 : double{bias[i]});
+  }
+  if (!std::all_of(selection.begin(), selection.end(), [](double x) { return std::isfinite(x); })) {
+    return false;
   }
   if (options.num_expert_group > 1) {
     ExcludeGroups(options, selection,

@@ -24,7 +24,8 @@ struct RouterOptions {
 // once.
 //   logits, bias   [num_experts]; `bias` may be empty (zeros)
 //   scratch        [2 * num_experts + num_expert_group]
-// Returns false where a logit is NaN: nothing can be chosen.
+// Returns false where a score or a bias is NaN or infinite: nothing can be chosen. (A logit of
+// infinity has the score 0 or 1 under sigmoid, none under softmax where it is the largest.)
 bool RouteToken(const RouterOptions& options, std::span<const float> logits,
                 std::span<const float> bias, std::span<double> scratch,
                 std::span<int32_t> expert_ids, std::span<float> expert_weights);

@@ -7,7 +7,7 @@
 //   weight[8p + d] = row_scale * (book[0][i0][d] + book[1][i1][d] + book[2][i2][d] +
 //   book[3][i3][d])
 //
-// with int8 codebooks, so the sum is an exact integer in [-508, 508]. The code of a sub-vector is
+// with int8 codebooks, so the sum is an exact integer in [-512, 508]. The code of a sub-vector is
 // the 24-bit word i0 | i1 << 6 | i2 << 12 | i3 << 18, stored as three bytes in three planes (byte k
 // = bits 8k..8k+7): plane k of a position holds byte k of all rows side by side, so that a vector
 // load takes the same byte of many rows.
@@ -23,6 +23,12 @@ inline constexpr int kSubVectorSize = 8;
 inline constexpr int kRvqStages = 4;
 inline constexpr int kCodebookEntries = 64;
 inline constexpr int kRvqPlanes = 3;
+inline constexpr int kRvqIndexBits = 6;
+
+// The index that a code holds for a stage.
+inline int RvqIndex(uint32_t code, int stage) {
+  return static_cast<int>(code >> (kRvqIndexBits * stage)) & (kCodebookEntries - 1);
+}
 
 // book[stage][entry][element]; 2048 bytes.
 struct RvqCodebook {

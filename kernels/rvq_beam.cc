@@ -6,8 +6,6 @@
 namespace shoal {
 namespace {
 
-constexpr int kIndexBits = 6;
-
 float EntryDot(const RvqFloatBook& book, int i, int j) {
   float sum = 0;
   for (int d = 0; d < kSubVectorSize; ++d) {
@@ -60,7 +58,7 @@ void RvqBeamSearch::Offer(const float* costs, uint32_t prefix, int stage, Beam& 
         next.best[static_cast<size_t>(at)] = next.best[static_cast<size_t>(at - 1)];
       }
       next.best[static_cast<size_t>(at)] = {cost, prefix | static_cast<uint32_t>(entry)
-                                                               << (kIndexBits * stage)};
+                                                               << (kRvqIndexBits * stage)};
     }
   }
 }
@@ -89,7 +87,7 @@ uint32_t RvqBeamSearch::Search(const float* x) const {
         costs[e] = parent.cost + base[stage * kCodebookEntries + e];
       }
       for (int earlier = 0; earlier < stage; ++earlier) {
-        const auto index = static_cast<int>(parent.code >> (kIndexBits * earlier)) & 63;
+        const int index = RvqIndex(parent.code, earlier);
         const float* gram = double_gram_.data() +
                             (earlier * kCodebookEntries + index) * kRvqEntries +
                             stage * kCodebookEntries;

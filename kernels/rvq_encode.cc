@@ -9,13 +9,11 @@
 namespace shoal {
 namespace {
 
-constexpr int kIndexBits = 6;
-
 // Integer sum of the entries of one code, element d.
 int32_t CodeValue(const RvqCodebook& book, uint32_t code, int d) {
   int32_t sum = 0;
   for (int stage = 0; stage < kRvqStages; ++stage) {
-    sum += book.entry(stage, static_cast<int>(code >> (kIndexBits * stage)) & 63)[d];
+    sum += book.entry(stage, RvqIndex(code, stage))[d];
   }
   return sum;
 }

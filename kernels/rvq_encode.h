@@ -29,12 +29,12 @@ struct RvqTrainOptions {
 // divided by its row's scale (root mean square 1 over the row). Residual k-means gives the start;
 // then beam encoding and a joint least-squares refit of all stages alternate; the result is rounded
 // to the int8 grid. The integer book is in units of `*grid`: real value = grid * book. Needs
-// num_vectors >= 64 (the caller repeats vectors of smaller models).
+// num_vectors >= 1; with few vectors entries repeat.
 RvqCodebook TrainRvqCodebook(std::span<const float> vectors, int64_t num_vectors,
                              const RvqTrainOptions& options, float* grid);
 
 // Encoder for one book: holds the Gram tables of its stages.
-// Thread-safe: Encode is const.
+// Thread-safe: EncodeRow is const.
 class RvqEncoder {
  public:
   RvqEncoder(const RvqCodebook& book, float grid, int beam);

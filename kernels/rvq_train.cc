@@ -8,23 +8,14 @@
 
 #include "kernels/rvq_beam.h"
 #include "kernels/rvq_encode.h"
+#include "kernels/split_mix.h"
 
 namespace shoal {
 namespace {
 
 constexpr int kDim = kSubVectorSize;
 constexpr int kEntries = kCodebookEntries;
-constexpr int kIndexBits = 6;
 constexpr int kKMeansIterations = 8;
-
-// SplitMix64 (Steele, Lea and Flood, 2014).
-uint64_t NextRandom(uint64_t& state) {
-  state += 0x9E3779B97F4A7C15U;
-  uint64_t z = state;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-  return z ^ (z >> 31);
-}
 
 float SquaredDistance(const float* a, const float* b) {
   float sum = 0;
@@ -53,9 +44,10 @@ Nearest FindNearest(const float* centers, const float* x) {
 
 // One stage by Lloyd's algorithm on `residuals`, which are reduced by their nearest center at the
 // end. A center that lost all its vectors moves to the vector that is worst represented.
-void KMeansStage(std::vector<float>& residuals, int64_t count, uint64_t& random, float* centers) {
+void KMeansStage(std::vector<float>& residuals, int64_t count, SplitMix64Stream& random,
+                 float* centers) {
   for (int e = 0; e < kEntries; ++e) {
-    const auto pick = static_cast<int64_t>(NextRandom(random) % static_cast<uint64_t>(count));
+    const auto pick = static_cast<int64_t>(random.Next() % static_cast<uint64_t>(count));
     std::copy_n(residuals.data() + pick * kDim, kDim, centers + e * kDim);
   }
   for (int iteration = 0; iteration < kKMeansIterations; ++iteration) {
@@ -146,8 +138,7 @@ void JointRefit(std::span<const float> vectors, const std::vector<uint32_t>& cod
   for (size_t v = 0; v < codes.size(); ++v) {
     std::array<int, kRvqStages> chosen{};
     for (int s = 0; s < kRvqStages; ++s) {
-      chosen[static_cast<size_t>(s)] =
-          s * kEntries + (static_cast<int>(codes[v] >> (kIndexBits * s)) & 63);
+      chosen[static_cast<size_t>(s)] = s * kEntries + RvqIndex(codes[v], s);
     }
     for (const int i : chosen) {
       for (const int j : chosen) {
@@ -189,7 +180,7 @@ RvqCodebook RoundToGrid(const RvqFloatBook& book, float* grid) {
 RvqCodebook TrainRvqCodebook(std::span<const float> vectors, int64_t num_vectors,
                              const RvqTrainOptions& options, float* grid) {
   RvqFloatBook book{};
-  uint64_t random = options.seed;
+  SplitMix64Stream random(options.seed);
   std::vector<float> residuals(vectors.begin(), vectors.begin() + num_vectors * kDim);
   for (int stage = 0; stage < kRvqStages; ++stage) {
     KMeansStage(residuals, num_vectors, random, book.data() + stage * kEntries * kDim);

@@ -16,7 +16,10 @@ struct GroupFit {
 };
 
 int32_t QuantizeValue(float value, float inverse_scale, int32_t low, int32_t high) {
-  return std::clamp(static_cast<int32_t>(std::nearbyint(value * inverse_scale)), low, high);
+  // Clamped before the cast, which is undefined for what int32 cannot hold. NaN becomes `low`.
+  const float code = std::nearbyint(value * inverse_scale);
+  return static_cast<int32_t>(
+      std::min(std::max(static_cast<float>(low), code), static_cast<float>(high)));
 }
 
 // Error of coding the group with this scale, rounded to float16 first.
@@ -42,7 +45,7 @@ uint16_t ChooseScale(TrunkType type, std::span<const float> group) {
     }
   }
   if (type == TrunkType::kQ8) {
-    return FloatToHalf(std::min(std::fabs(extreme) / 127.0F, 65504.0F));
+    return FloatToHalf(std::fabs(extreme) / 127.0F);
   }
   // -extreme / 8 puts the extreme value on the code -8, which has no positive partner.
   constexpr float kSteps[] = {8.0F, 8.5F, 9.0F, 9.5F, 7.5F, 7.0F};

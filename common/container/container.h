@@ -6,9 +6,11 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -20,13 +22,14 @@ namespace shoal {
 // Thread-safe after Open (immutable).
 class Container {
  public:
-  // Reads SHA256SUMS, manifest.json, config.json and the tokenizer files' digests; checks that
-  // every file exists with the size the manifest says, and the digests of all small files
-  // (everything but trunk and banks). Loads nothing large.
-  //   NOT_FOUND  the directory or a file is missing (a directory without manifest.json: says to run
-  //              `shoal convert`)
-  //   DATA_LOSS  a size or digest differs; names the file
-  //   and ParseManifest's errors
+  // Reads SHA256SUMS, manifest.json and config.json; checks that every file exists with the size
+  // the manifest says, and the digests of all small files (everything but trunk and banks). Loads
+  // nothing large.
+  //   NOT_FOUND           the directory or a file is missing (a directory without manifest.json:
+  //                       says to run `shoal convert`)
+  //   DATA_LOSS           a size or digest differs; names the file
+  //   RESOURCE_EXHAUSTED  manifest.json or SHA256SUMS has more than 32 MiB, config.json 16 MiB
+  //   and OpenForRead's and ParseManifest's errors
   static absl::StatusOr<std::unique_ptr<Container>> Open(const std::string& directory);
 
   const std::string& directory() const { return directory_; }
@@ -35,12 +38,20 @@ class Container {
   const std::string& config_json() const { return config_json_; }
   std::string PathOf(absl::string_view file) const;
 
-  // The codebooks of all MoE layers in order; empty for f32. Checked against their digest.
+  // The codebooks of all MoE layers in order; empty for f32. DATA_LOSS where they differ from their
+  // digest; and the errors of opening and reading.
   absl::StatusOr<std::vector<LayerCodebooks>> ReadCodebooks() const;
 
   // Reads one trunk tensor's bytes into `out` (entry.size_bytes) and checks its CRC. The file's
-  // pages are dropped from the page cache. DATA_LOSS names the tensor.
+  // pages are dropped from the page cache. DATA_LOSS names the tensor; and the errors of opening
+  // and reading.
   absl::Status ReadTrunkTensor(const TrunkEntry& entry, std::span<std::byte> out) const;
+
+  // The same checks with nothing kept: the file's SHA-256, the tensor's CRC. Reads 8 MiB at a time;
+  // `on_piece` is called after each with its bytes, and an error of it ends the check.
+  using OnPiece = absl::FunctionRef<absl::Status(uint64_t bytes)>;
+  absl::Status CheckDigest(const FileEntry& file, OnPiece on_piece) const;
+  absl::Status CheckTrunkTensor(const TrunkEntry& entry, OnPiece on_piece) const;
 
  private:
   Container() = default;
@@ -61,9 +72,13 @@ struct VerifyProgress {
 // Checks every byte: SHA-256 of every file, CRC of every trunk tensor and unit, unit digests
 // against the trees, trees against the manifest, SHA256SUMS against the manifest, files that do not
 // belong. Returns one line for each problem found (empty: the container is whole). `progress` is
-// called at least once a file and every 64 MiB.
+// called at least once a file, every 64 MiB and at the end; trunk and banks are read twice, and
+// bytes_total counts both times.
+//   CANCELLED  `stop` came first; it is looked at after every unit and 8 MiB
+//   and Container::Open's errors but DATA_LOSS, which is a problem found
 absl::StatusOr<std::vector<std::string>> VerifyContainer(
-    const std::string& directory, const std::function<void(const VerifyProgress&)>& progress);
+    const std::string& directory, const std::function<void(const VerifyProgress&)>& progress,
+    std::stop_token stop = {});
 
 }  // namespace shoal
 

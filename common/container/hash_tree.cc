@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kDigestBytes = Sha256Digest().size();
 
 Sha256Digest Subtree(absl::string_view leaves) {
-  const size_t count = leaves.size() / kDigestBytes;
+  const size_t count = (leaves.size() + kDigestBytes - 1) / kDigestBytes;
   Sha256 hash;
   if (count == 1) {
     hash.Update(absl::string_view("\0", 1));

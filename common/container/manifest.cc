@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/io/json_fields.h"
 #include "common/io/sha256.h"
 #include "common/status/status_macros.h"
@@ -21,9 +23,13 @@ namespace {
 constexpr char kFormatName[] = "shoal-container";
 constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 
-uint64_t AlignSection(uint64_t bytes) {
-  return (bytes + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;
-}
+// Beside trunk, codebooks and banks a container has a handful of files: configs, tokenizer, digests
+// of the source. The largest we know, source_tensors.txt of Kimi K3, has about 100 MB. Both limits
+// bound what a hostile manifest makes us do when the container is opened.
+constexpr size_t kMaxOtherFiles = 64;
+constexpr uint64_t kMaxOtherFileBytes = uint64_t{256} << 20;
+
+uint64_t AlignSection(uint64_t bytes) { return AlignUp(bytes, kSectionAlignment); }
 
 // A digest field: 64 hexadecimal digits, or empty where allowed.
 std::string ReadDigest(JsonFields& fields, const char* field, bool may_be_empty = false) {
@@ -37,19 +43,29 @@ std::string ReadDigest(JsonFields& fields, const char* field, bool may_be_empty 
 
 // A path of the manifest must stay inside the directory and look like what we write.
 bool IsPlainPath(const std::string& path) {
-  if (path.empty() || path.size() > 255 || path.front() == '/' || path.back() == '/') {
-    return false;
-  }
   const bool plain = std::all_of(path.begin(), path.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_' ||
            c == '/';
   });
-  return plain && path.find("..") == std::string::npos && path.find("//") == std::string::npos;
+  if (!plain || path.size() > 255) {
+    return false;
+  }
+  const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
+  return std::none_of(parts.begin(), parts.end(), [](absl::string_view part) {
+    return part.empty() || part == "." || part == "..";
+  });
 }
 
 absl::Status ReadFiles(JsonFields& fields, Manifest& manifest) {
   std::set<std::string> seen;
-  for (const Json& json : fields.Array("files")) {
+  const Json& array = fields.Array("files");
+  const size_t limit = 2 * static_cast<size_t>(manifest.config.num_moe_layers()) + kMaxOtherFiles;
+  if (array.size() > limit) {
+    return absl::InvalidArgumentError(absl::StrCat(fields.source(), ": files has ", array.size(),
+                                                   " entries; a container of this model has at ",
+                                                   "most ", limit));
+  }
+  for (const Json& json : array) {
     JsonFields file(json, absl::StrCat(fields.source(), ": files"));
     FileEntry entry;
     entry.path = file.String("path");
@@ -161,8 +177,15 @@ absl::Status ExpectFile(const Manifest& manifest, absl::string_view source, cons
   return absl::OkStatus();
 }
 
-// Every large file's size follows from the config.
+// Every large file's size follows from the config, the others are small.
 absl::Status CheckFiles(const Manifest& manifest, absl::string_view source) {
+  for (const FileEntry& file : manifest.files) {
+    if (!IsPayloadFile(file.path) && file.size_bytes > kMaxOtherFileBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          source, ": files: ", file.path, " has ", file.size_bytes, " bytes; beside trunk and ",
+          "banks a file has at most ", kMaxOtherFileBytes));
+    }
+  }
   const TrunkEntry& last = manifest.trunk.back();
   SHOAL_RETURN_IF_ERROR(
       ExpectFile(manifest, source, std::string(kTrunkFile), last.offset_bytes + last.size_bytes));
@@ -178,6 +201,15 @@ absl::Status CheckFiles(const Manifest& manifest, absl::string_view source) {
   if (manifest.settings.experts == ExpertCodec::kRvq3 && !manifest.banks.empty()) {
     SHOAL_RETURN_IF_ERROR(ExpectFile(manifest, source, std::string(kCodebooksFile),
                                      manifest.banks.size() * sizeof(LayerCodebooks)));
+  }
+  // Nothing else may pass for a payload file, whose digest is not checked when it is opened.
+  const auto num_payload = static_cast<size_t>(
+      std::count_if(manifest.files.begin(), manifest.files.end(),
+                    [](const FileEntry& file) { return IsPayloadFile(file.path); }));
+  if (num_payload != 1 + 2 * manifest.banks.size()) {
+    return absl::DataLossError(absl::StrCat(source, ": files names ", num_payload,
+                                            " files as trunk or in experts/; the model has ",
+                                            1 + 2 * manifest.banks.size()));
   }
   return absl::OkStatus();
 }
@@ -218,6 +250,10 @@ Json TrunkJson(const TrunkEntry& entry) {
 std::string BankFile(int64_t layer) { return absl::StrFormat("experts/layer-%05d.bank", layer); }
 std::string BankTreeFile(int64_t layer) {
   return absl::StrFormat("experts/layer-%05d.tree", layer);
+}
+
+bool IsPayloadFile(absl::string_view path) {
+  return path == kTrunkFile || absl::StartsWith(path, "experts/");
 }
 
 absl::string_view TrunkTypeName(TrunkType type) {
@@ -355,7 +391,9 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text, absl::string_view
   manifest.source_tensors_sha256 = ReadDigest(fields, "source_tensors_sha256");
   manifest.codebooks_sha256 = ReadDigest(fields, "codebooks_sha256", /*may_be_empty=*/true);
   SHOAL_RETURN_IF_ERROR(ReadSettings(fields, manifest));
-  SHOAL_ASSIGN_OR_RETURN(manifest.config, ParseModelConfig(config_json, kConfigFile));
+  // The neighbour of the manifest.
+  const std::string config_name = absl::StrCat(name.substr(0, name.rfind('/') + 1), kConfigFile);
+  SHOAL_ASSIGN_OR_RETURN(manifest.config, ParseModelConfig(config_json, config_name));
   if (manifest.config.num_moe_layers() > 0) {
     SHOAL_ASSIGN_OR_RETURN(manifest.unit_layout,
                            UnitLayout::Make(manifest.settings.experts, manifest.config.hidden_size,

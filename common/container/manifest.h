@@ -27,6 +27,8 @@ inline constexpr absl::string_view kSourceTensorsFile = "source_tensors.txt";
 std::string BankFile(int64_t layer);  // "experts/layer-00012.bank"
 std::string BankTreeFile(
     int64_t layer);  // "experts/layer-00012.tree": the digests of all units, 32 bytes each
+// Whether a path is the trunk's or that of something in experts/: the files that are large.
+bool IsPayloadFile(absl::string_view path);
 
 // "f32", "bf16", "q8", "q4".
 absl::string_view TrunkTypeName(TrunkType type);
@@ -99,7 +101,8 @@ std::string SerializeManifest(const Manifest& manifest);
 
 // Parses and checks manifest.json against itself and `config_json`: version, identity, every size
 // against the sizes that follow from the config (trunk shapes, bank sizes, unit layout), ranges
-// inside files, no path that leaves the directory.
+// inside files, no path that leaves the directory, no more files than the model has, none but trunk
+// and banks above 256 MiB. `name` is the manifest's path, for messages.
 //   UNIMPLEMENTED      a version, codec or trunk type this build does not have, named
 //   INVALID_ARGUMENT   malformed; names the field
 //   DATA_LOSS          identity or sizes contradict
@@ -108,7 +111,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text, absl::string_view
 
 // Root of the hash tree over unit digests (RFC 6962 shape: leaf = SHA-256(0x00 || digest), node =
 // SHA-256(0x01 || left || right), split at the largest power of two below n). `leaves` is n times
-// 32 bytes; empty gives SHA-256 of nothing.
+// 32 bytes (what is left at its end counts as one more); empty gives SHA-256 of nothing.
 std::string TreeRoot(absl::string_view leaves);
 
 }  // namespace shoal

@@ -1,5 +1,6 @@
 #include "common/container/unit_layout.h"
 
+#include <bit>
 #include <cstring>
 #include <string>
 
@@ -24,10 +25,8 @@ struct UnitHeader {
   uint64_t unit_bytes;
 };
 static_assert(sizeof(UnitHeader) == kUnitHeaderBytes);
-
-uint64_t AlignUp(uint64_t value, uint64_t alignment) {
-  return (value + alignment - 1) / alignment * alignment;
-}
+static_assert(std::endian::native == std::endian::little,
+              "headers, scales and weights are used as they lie in the file");
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

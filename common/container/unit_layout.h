@@ -80,6 +80,11 @@ inline constexpr uint64_t kUnitHeaderBytes = 32;
 inline constexpr uint64_t kRecordAlignment = 4096;
 inline constexpr uint64_t kSectionAlignment = 64;
 
+// The next multiple of `alignment`; `value` is far from the end of the range.
+constexpr uint64_t AlignUp(uint64_t value, uint64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
 // Fills in the header of a unit whose other bytes are final. unit.size() == layout.unit_bytes.
 void SealUnit(const UnitLayout& layout, ExpertKey key, int64_t unit_index,
               std::span<std::byte> unit);

@@ -4,13 +4,13 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/container/container.h"
-#include "common/io/crc32c.h"
 #include "common/io/file.h"
 #include "common/io/sha256.h"
 #include "common/status/status_macros.h"
@@ -18,33 +18,42 @@
 namespace shoal {
 namespace {
 
-constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr size_t kDigestBytes = Sha256Digest().size();
 constexpr uint64_t kReportBytes = uint64_t{64} << 20;
 
 class Verifier {
  public:
-  Verifier(const Container& container, const std::function<void(const VerifyProgress&)>& progress)
-      : container_(container), on_progress_(progress) {}
+  Verifier(const Container& container, const std::function<void(const VerifyProgress&)>& progress,
+           std::stop_token stop)
+      : container_(container), on_progress_(progress), stop_(std::move(stop)) {}
 
-  std::vector<std::string> Run() {
+  absl::StatusOr<std::vector<std::string>> Run() {
     const Manifest& manifest = container_.manifest();
     for (const FileEntry& file : manifest.files) {
       progress_.bytes_total += file.size_bytes;
     }
-    for (const FileEntry& file : manifest.files) {
-      progress_.file = file.path;
-      Keep(CheckDigest(file));
-    }
     for (const TrunkEntry& entry : manifest.trunk) {
-      std::vector<std::byte> bytes(entry.size_bytes);
-      Keep(container_.ReadTrunkTensor(entry, bytes));
+      progress_.bytes_total += entry.size_bytes;
+    }
+    progress_.bytes_total += manifest.banks.size() * BankBytes();
+    const auto after_piece = [this](uint64_t bytes) { return AfterPiece(bytes); };
+    for (const FileEntry& file : manifest.files) {
+      Begin(file.path);
+      Keep(container_.CheckDigest(file, after_piece));
+    }
+    Begin(kTrunkFile);
+    for (const TrunkEntry& entry : manifest.trunk) {
+      SHOAL_RETURN_IF_ERROR(CheckStop());
+      Keep(container_.CheckTrunkTensor(entry, after_piece));
     }
     for (const BankEntry& bank : manifest.banks) {
-      progress_.file = BankFile(bank.layer);
+      Begin(BankFile(bank.layer));
       Keep(CheckBank(bank));
     }
+    Report(0);
     Keep(CheckSums());
     CheckStrangers();
+    SHOAL_RETURN_IF_ERROR(CheckStop());
     return std::move(problems_);
   }
 
@@ -53,6 +62,20 @@ class Verifier {
     if (!status.ok()) {
       problems_.emplace_back(status.message());
     }
+  }
+
+  absl::Status CheckStop() const {
+    return stop_.stop_requested() ? absl::CancelledError("stopped") : absl::OkStatus();
+  }
+
+  uint64_t BankBytes() const {
+    return static_cast<uint64_t>(container_.config().moe.num_experts) *
+           container_.manifest().unit_layout.record_bytes;
+  }
+
+  void Begin(absl::string_view file) {
+    progress_.file = std::string(file);
+    Report(0);
   }
 
   void Report(uint64_t bytes) {
@@ -66,26 +89,10 @@ class Verifier {
     }
   }
 
-  absl::Status CheckDigest(const FileEntry& file) {
-    Report(0);
-    const std::string path = container_.PathOf(file.path);
-    SHOAL_ASSIGN_OR_RETURN(const UniqueFd fd, OpenForRead(path));
-    Sha256 hash;
-    std::vector<std::byte> buffer(kPieceBytes);
-    for (uint64_t at = 0; at < file.size_bytes;) {
-      const auto piece =
-          std::span(buffer).first(std::min<uint64_t>(kPieceBytes, file.size_bytes - at));
-      SHOAL_RETURN_IF_ERROR(ReadExactAt(fd, path, at, piece));
-      DropPageCache(fd, at, piece.size());
-      hash.Update(piece);
-      at += piece.size();
-      Report(piece.size());
-    }
-    if (ToHex(hash.Finish()) != file.sha256) {
-      return absl::DataLossError(
-          absl::StrCat(path, ": SHA-256 differs from ", kManifestFile, "'s"));
-    }
-    return absl::OkStatus();
+  // What ends a check of many pieces.
+  absl::Status AfterPiece(uint64_t bytes) {
+    Report(bytes);
+    return CheckStop();
   }
 
   // Every unit against its checksum and its digest in the tree, the tree against its root, the
@@ -94,47 +101,60 @@ class Verifier {
     const UnitLayout& layout = container_.manifest().unit_layout;
     const std::string tree_path = container_.PathOf(BankTreeFile(bank.layer));
     SHOAL_ASSIGN_OR_RETURN(const std::string leaves, ReadTextFile(tree_path, kMaxTreeBytes));
+    const uint64_t expected_bytes = static_cast<uint64_t>(container_.config().moe.num_experts) *
+                                    static_cast<uint64_t>(layout.num_units) * kDigestBytes;
+    if (leaves.size() != expected_bytes) {
+      return absl::DataLossError(absl::StrCat(tree_path, " has ", leaves.size(), " bytes where ",
+                                              expected_bytes, " are called for"));
+    }
     if (TreeRoot(leaves) != bank.tree_root) {
       return absl::DataLossError(
           absl::StrCat(tree_path, ": root of the hash tree differs from ", kManifestFile, "'s"));
     }
     const std::string path = container_.PathOf(BankFile(bank.layer));
     SHOAL_ASSIGN_OR_RETURN(const UniqueFd fd, OpenForRead(path));
-    std::vector<std::byte> record(layout.record_bytes);
+    // Unit by unit: what follows from a hostile config's sizes need not fit memory.
+    std::vector<std::byte> buffer(std::max(layout.unit_bytes, kRecordAlignment));
+    const uint64_t units_bytes = static_cast<uint64_t>(layout.num_units) * layout.unit_bytes;
     for (int64_t expert = 0; expert < container_.config().moe.num_experts; ++expert) {
       const uint64_t offset = static_cast<uint64_t>(expert) * layout.record_bytes;
-      SHOAL_RETURN_IF_ERROR(ReadExactAt(fd, path, offset, record));
-      DropPageCache(fd, offset, record.size());
-      CheckRecord({bank.layer, expert}, record, leaves, path);
+      for (int64_t unit = 0; unit < layout.num_units; ++unit) {
+        SHOAL_RETURN_IF_ERROR(CheckStop());
+        const auto bytes = std::span(buffer).first(layout.unit_bytes);
+        SHOAL_RETURN_IF_ERROR(
+            ReadExactAt(fd, path, offset + static_cast<uint64_t>(unit) * bytes.size(), bytes));
+        CheckUnitAndDigest({bank.layer, expert}, unit, bytes, leaves, path);
+      }
+      const auto padding = std::span(buffer).first(layout.record_bytes - units_bytes);
+      SHOAL_RETURN_IF_ERROR(ReadExactAt(fd, path, offset + units_bytes, padding));
+      CheckPadding({bank.layer, expert}, padding, path);
+      DropPageCache(fd, offset, layout.record_bytes);
+      Report(layout.record_bytes);
     }
     return absl::OkStatus();
   }
 
-  void CheckRecord(ExpertKey key, std::span<const std::byte> record, absl::string_view leaves,
-                   const std::string& path) {
-    const UnitLayout& layout = container_.manifest().unit_layout;
-    constexpr size_t kDigestBytes = Sha256Digest().size();
-    const auto padding = record.subspan(static_cast<size_t>(layout.num_units) * layout.unit_bytes);
+  void CheckPadding(ExpertKey key, std::span<const std::byte> padding, const std::string& path) {
     if (std::any_of(padding.begin(), padding.end(),
                     [](std::byte b) { return b != std::byte{0}; })) {
       problems_.push_back(absl::StrCat(path, ": layer ", key.layer, " expert ", key.expert,
                                        ": the padding after its units is not zero"));
     }
-    for (int64_t unit = 0; unit < layout.num_units; ++unit) {
-      const auto bytes =
-          record.subspan(static_cast<size_t>(unit) * layout.unit_bytes, layout.unit_bytes);
-      if (const absl::Status status = CheckUnit(layout, key, unit, bytes); !status.ok()) {
-        problems_.push_back(absl::StrCat(path, ": ", std::string(status.message())));
-        continue;
-      }
-      const Sha256Digest digest = Sha256::Of(bytes);
-      const size_t leaf = static_cast<size_t>(key.expert * layout.num_units + unit) * kDigestBytes;
-      const absl::string_view expected = leaves.substr(leaf, kDigestBytes);
-      if (absl::string_view(reinterpret_cast<const char*>(digest.data()), kDigestBytes) !=
-          expected) {
-        problems_.push_back(absl::StrCat(path, ": layer ", key.layer, " expert ", key.expert,
-                                         " unit ", unit, " differs from its digest in the tree"));
-      }
+  }
+
+  void CheckUnitAndDigest(ExpertKey key, int64_t unit, std::span<const std::byte> bytes,
+                          absl::string_view leaves, const std::string& path) {
+    const UnitLayout& layout = container_.manifest().unit_layout;
+    if (const absl::Status status = CheckUnit(layout, key, unit, bytes); !status.ok()) {
+      problems_.push_back(absl::StrCat(path, ": ", std::string(status.message())));
+      return;
+    }
+    const Sha256Digest digest = Sha256::Of(bytes);
+    const size_t leaf = static_cast<size_t>(key.expert * layout.num_units + unit) * kDigestBytes;
+    if (absl::string_view(reinterpret_cast<const char*>(digest.data()), kDigestBytes) !=
+        leaves.substr(leaf, kDigestBytes)) {
+      problems_.push_back(absl::StrCat(path, ": layer ", key.layer, " expert ", key.expert,
+                                       " unit ", unit, " differs from its digest in the tree"));
     }
   }
 
@@ -184,6 +204,7 @@ class Verifier {
 
   const Container& container_;
   const std::function<void(const VerifyProgress&)>& on_progress_;
+  const std::stop_token stop_;
   VerifyProgress progress_;
   uint64_t unreported_ = 0;
   std::vector<std::string> problems_;
@@ -192,14 +213,15 @@ class Verifier {
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> VerifyContainer(
-    const std::string& directory, const std::function<void(const VerifyProgress&)>& progress) {
+    const std::string& directory, const std::function<void(const VerifyProgress&)>& progress,
+    std::stop_token stop) {
   const auto container = Container::Open(directory);
   if (absl::IsDataLoss(container.status())) {
     // Damage that already shows at open is a finding, not a failure to look.
     return std::vector<std::string>{std::string(container.status().message())};
   }
   SHOAL_RETURN_IF_ERROR(container.status());
-  return Verifier(**container, progress).Run();
+  return Verifier(**container, progress, std::move(stop)).Run();
 }
 
 }  // namespace shoal

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
@@ -102,14 +103,28 @@ absl::StatusOr<UniqueFd> CreateForWrite(const std::string& path) {
   return fd;
 }
 
+namespace {
+
+absl::Status WriteAndSync(UniqueFd fd, const std::string& path, absl::string_view content) {
+  SHOAL_RETURN_IF_ERROR(
+      WriteAll(fd, path, std::as_bytes(std::span(content.data(), content.size()))));
+  SHOAL_RETURN_IF_ERROR(SyncFile(fd, path));
+  return Annotate(fd.Close(), path);
+}
+
+}  // namespace
+
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content) {
   const std::string temporary = absl::StrCat(path, ".tmp");
   SHOAL_ASSIGN_OR_RETURN(UniqueFd fd, CreateForWrite(temporary));
-  SHOAL_RETURN_IF_ERROR(
-      WriteAll(fd, temporary, std::as_bytes(std::span(content.data(), content.size()))));
-  SHOAL_RETURN_IF_ERROR(SyncFile(fd, temporary));
-  SHOAL_RETURN_IF_ERROR(Annotate(fd.Close(), temporary));
-  return RenameDurably(temporary, path);
+  absl::Status status = WriteAndSync(std::move(fd), temporary, content);
+  if (status.ok()) {
+    status = RenameDurably(temporary, path);
+  }
+  if (!status.ok()) {
+    (void)::unlink(temporary.c_str());  // gone already where only the directory's sync failed
+  }
+  return status;
 }
 
 absl::Status SyncDirectory(const std::string& directory) {

@@ -1,5 +1,6 @@
 // Whole-file and positioned reads, and atomic writes. The only place besides the expert store that
-// opens files.
+// opens files. Beside the errors a function names, what the system refuses is ErrnoToStatus's, with
+// the path.
 #ifndef SHOAL_COMMON_IO_FILE_H_
 #define SHOAL_COMMON_IO_FILE_H_
 
@@ -41,7 +42,8 @@ absl::Status WriteAll(const UniqueFd& fd, absl::string_view path, std::span<cons
 absl::StatusOr<UniqueFd> CreateForWrite(const std::string& path);
 
 // Replaces `path` with `content`: a temporary neighbour is written, synced and renamed, then the
-// directory is synced, so that a kill at any moment leaves the old content or the new.
+// directory is synced, so that a kill at any moment leaves the old content or the new. An error
+// leaves no temporary.
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content);
 
 // Makes a finished rename or create in `directory` survive a power cut.

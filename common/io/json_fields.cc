@@ -1,10 +1,13 @@
 #include "common/io/json_fields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 
@@ -12,6 +15,21 @@ namespace shoal {
 namespace {
 
 constexpr size_t kMaxDepth = 64;
+// A parsed value takes about 100 bytes, whatever its text takes. The largest file we know, the
+// tensor index of Kimi K3, has less than half as many.
+constexpr size_t kMaxValues = size_t{1} << 21;
+constexpr size_t kMaxReason = 160;
+
+// The parser's words without its own prefix, safe to print and short: they quote the text.
+std::string Reason(absl::string_view what) {
+  if (const size_t end = what.find("] "); absl::StartsWith(what, "[json") && end != what.npos) {
+    what.remove_prefix(end + 2);
+  }
+  std::string printable(what.substr(0, kMaxReason));
+  std::replace_if(
+      printable.begin(), printable.end(), [](char c) { return !absl::ascii_isprint(c); }, '?');
+  return what.size() <= kMaxReason ? printable : absl::StrCat(printable, "...");
+}
 
 // Looks at the structure alone and keeps no values. Returning false ends the parse.
 class StructureCheck : public nlohmann::json_sax<Json> {
@@ -19,13 +37,13 @@ class StructureCheck : public nlohmann::json_sax<Json> {
   explicit StructureCheck(absl::string_view source) : source_(source) {}
   const absl::Status& status() const { return status_; }
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
+  bool null() override { return Count(); }
+  bool boolean(bool) override { return Count(); }
+  bool number_integer(number_integer_t) override { return Count(); }
+  bool number_unsigned(number_unsigned_t) override { return Count(); }
+  bool number_float(number_float_t, const string_t&) override { return Count(); }
+  bool string(string_t&) override { return Count(); }
+  bool binary(binary_t&) override { return Count(); }
   bool start_object(size_t) override { return Enter(); }
   bool start_array(size_t) override { return Enter(); }
   bool end_object() override { return Leave(); }
@@ -38,13 +56,26 @@ class StructureCheck : public nlohmann::json_sax<Json> {
         absl::StrCat(source_, ": the key ", Brief(Json(key)), " appears twice in one object"));
     return false;
   }
-  // Malformed text is reported by the parse that follows.
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    status_ = absl::InvalidArgumentError(absl::StrCat(
+        source_, ": not a JSON object: malformed at byte ", position, ": ", Reason(error.what())));
     return false;
   }
 
  private:
+  bool Count() {
+    if (++num_values_ <= kMaxValues) {
+      return true;
+    }
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat(source_, ": more than the ", kMaxValues, " values accepted"));
+    return false;
+  }
   bool Enter() {
+    if (!Count()) {
+      return false;
+    }
     if (keys_.size() == kMaxDepth) {
       status_ = absl::InvalidArgumentError(
           absl::StrCat(source_, ": nested deeper than the ", kMaxDepth, " levels accepted"));
@@ -60,6 +91,7 @@ class StructureCheck : public nlohmann::json_sax<Json> {
 
   absl::string_view source_;
   absl::Status status_;
+  size_t num_values_ = 0;
   std::vector<absl::flat_hash_set<std::string>> keys_;  // of the open objects and arrays
 };
 

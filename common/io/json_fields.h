@@ -18,9 +18,10 @@ namespace shoal {
 using Json = nlohmann::json;
 
 // Parses a JSON object. Refuses beside malformed text a key that appears twice in one object (the
-// JSON library keeps the last one silently, other programs the first), and nesting of more than 64
-// levels (copying a value recurses, so depth costs stack). INVALID_ARGUMENT names `source` and the
-// key or the limit.
+// JSON library keeps the last one silently, other programs the first), nesting of more than 64
+// levels (copying a value recurses, so depth costs stack), and more than 2^21 values (a value takes
+// many times the memory of its text). INVALID_ARGUMENT names `source` and the key, the limit, or
+// where (in bytes) and why the text is malformed.
 absl::StatusOr<Json> ParseJsonObject(absl::string_view text, absl::string_view source);
 
 // A value for a message: itself where it is short and flat, else its kind. (Printing nested values

@@ -2,11 +2,26 @@
 
 #include <openssl/evp.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/escaping.h"
 
 namespace shoal {
+
+namespace {
+
+// OpenSSL fails for want of memory, or where its configuration forbids SHA-256. A wrong digest must
+// never pass for one, and no caller could go on.
+void Require(bool done) {
+  if (!done) {
+    std::fputs("shoal: OpenSSL could not compute a SHA-256 digest\n", stderr);
+    std::abort();
+  }
+}
+
+}  // namespace
 
 struct Sha256::Impl {
   struct Free {
@@ -16,24 +31,27 @@ struct Sha256::Impl {
 };
 
 Sha256::Sha256() : impl_(std::make_unique<Impl>()) {
-  EVP_DigestInit_ex(impl_->context.get(), EVP_sha256(), nullptr);
+  Require(impl_->context != nullptr &&
+          EVP_DigestInit_ex(impl_->context.get(), EVP_sha256(), nullptr) == 1);
 }
 Sha256::~Sha256() = default;
 Sha256::Sha256(Sha256&&) noexcept = default;
 Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
 void Sha256::Update(std::span<const std::byte> bytes) {
-  EVP_DigestUpdate(impl_->context.get(), bytes.data(), bytes.size());
+  Require(EVP_DigestUpdate(impl_->context.get(), bytes.data(), bytes.size()) == 1);
 }
 
 void Sha256::Update(absl::string_view text) {
-  EVP_DigestUpdate(impl_->context.get(), text.data(), text.size());
+  Require(EVP_DigestUpdate(impl_->context.get(), text.data(), text.size()) == 1);
 }
 
 Sha256Digest Sha256::Finish() {
   Sha256Digest digest;
   unsigned int size = 0;
-  EVP_DigestFinal_ex(impl_->context.get(), reinterpret_cast<unsigned char*>(digest.data()), &size);
+  Require(EVP_DigestFinal_ex(impl_->context.get(), reinterpret_cast<unsigned char*>(digest.data()),
+                             &size) == 1 &&
+          size == digest.size());
   return digest;
 }
 

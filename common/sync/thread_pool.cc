@@ -7,11 +7,14 @@
 #include <cmath>
 #include <deque>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/sync/cgroup.h"
 #include "common/sync/mutex.h"
 
 namespace shoal {
@@ -128,37 +131,52 @@ void ThreadPool::ParallelFor(int64_t num_tasks,
 
 namespace {
 
-// Reads "quota period" from a cgroup file pair; returns 0 where there is no limit.
-double CgroupCpuQuota() {
-  std::ifstream v2("/sys/fs/cgroup/cpu.max");
+constexpr double kNoQuota = std::numeric_limits<double>::infinity();
+
+// CPUs that a cgroup's directory allows, version 2: "quota period", or "max period".
+double QuotaV2(const std::string& directory) {
+  std::ifstream file(absl::StrCat(directory, "/cpu.max"));
   std::string quota_text;
-  double period = 0;
   double quota = 0;
-  if (v2 >> quota_text >> period) {
-    return absl::SimpleAtod(quota_text, &quota) && period > 0 ? quota / period : 0;
+  double period = 0;
+  const bool has_quota = file >> quota_text >> period && absl::SimpleAtod(quota_text, &quota) &&
+                         quota > 0 && period > 0;
+  return has_quota ? quota / period : kNoQuota;
+}
+
+// The same, version 1: a file each, and a quota of -1 for none.
+double QuotaV1(const std::string& directory) {
+  std::ifstream quota_file(absl::StrCat(directory, "/cpu.cfs_quota_us"));
+  std::ifstream period_file(absl::StrCat(directory, "/cpu.cfs_period_us"));
+  double quota = 0;
+  double period = 0;
+  const bool has_quota = quota_file >> quota && period_file >> period && quota > 0 && period > 0;
+  return has_quota ? quota / period : kNoQuota;
+}
+
+double CpuQuota(const std::string& proc_root, const std::string& cgroup_root) {
+  double quota = kNoQuota;
+  for (const std::string& directory : CgroupDirectories(proc_root, cgroup_root, "")) {
+    quota = std::min(quota, QuotaV2(directory));
   }
-  std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  std::ifstream period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (quota_file >> quota && period_file >> period && quota > 0 && period > 0) {
-    return quota / period;
+  const std::string v1_root = absl::StrCat(cgroup_root, "/cpu");
+  for (const std::string& directory : CgroupDirectories(proc_root, v1_root, "cpu")) {
+    quota = std::min(quota, QuotaV1(directory));
   }
-  return 0;
+  return quota;
 }
 
 }  // namespace
 
-int UsableCpus() {
+int UsableCpus(const std::string& proc_root, const std::string& cgroup_root) {
   cpu_set_t set;
   CPU_ZERO(&set);
   int cpus = 1;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) {
     cpus = std::max(1, CPU_COUNT(&set));
   }
-  const double quota = CgroupCpuQuota();
-  if (quota > 0) {
-    cpus = std::clamp(static_cast<int>(std::ceil(quota)), 1, cpus);
-  }
-  return cpus;
+  const double quota = std::ceil(CpuQuota(proc_root, cgroup_root));
+  return quota < cpus ? std::max(1, static_cast<int>(quota)) : cpus;
 }
 
 }  // namespace shoal

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace shoal {
 
@@ -34,8 +35,9 @@ class ThreadPool {
 };
 
 // Number of CPUs this process may use: the scheduler affinity mask, cut by the cgroup (v1 or v2)
-// CPU quota, at least 1.
-int UsableCpus();
+// CPU quota of its own group and of every group above, at least 1. The arguments are for tests.
+int UsableCpus(const std::string& proc_root = "/proc",
+               const std::string& cgroup_root = "/sys/fs/cgroup");
 
 }  // namespace shoal
 

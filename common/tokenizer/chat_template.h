@@ -24,7 +24,8 @@ struct ChatMessage {
 // Thread-safe after Make.
 class ChatTemplate {
  public:
-  // FAILED_PRECONDITION where the tokenizer lacks a token of the layout; names it.
+  // FAILED_PRECONDITION where the tokenizer lacks a token of the layout; names it. `tokenizer`
+  // outlives the template.
   static absl::StatusOr<ChatTemplate> Make(const Tokenizer& tokenizer);
 
   // Ids of one message, and of what makes the model answer ([im_assistant] "assistant"

@@ -14,6 +14,7 @@
 #include "common/io/file.h"
 #include "common/io/json_fields.h"
 #include "common/status/status_macros.h"
+#include "common/status/status_util.h"
 #include "common/tokenizer/bpe.h"
 #include "common/tokenizer/split_pattern.h"
 
@@ -32,7 +33,7 @@ absl::Status LineError(int64_t line, absl::string_view what) {
 // One line, "base64 rank", into tokens[rank].
 absl::Status ParseRankLine(int64_t number, absl::string_view line,
                            std::vector<std::string>& tokens) {
-  const std::vector<absl::string_view> fields = absl::StrSplit(line, ' ');
+  const std::vector<absl::string_view> fields = absl::StrSplit(line, absl::MaxSplits(' ', 2));
   int64_t rank = 0;
   std::string bytes;
   if (fields.size() != 2 || !absl::Base64Unescape(fields[0], &bytes) || bytes.empty()) {
@@ -52,15 +53,29 @@ absl::Status ParseRankLine(int64_t number, absl::string_view line,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> ParseRanks(absl::string_view text) {
-  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
-  const auto is_token = [](absl::string_view line) { return !line.empty(); };
+// Lines that are not empty.
+int64_t CountTokens(absl::string_view text) {
+  int64_t count = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    count += line.empty() ? 0 : 1;
+  }
+  return count;
+}
+
+absl::StatusOr<std::vector<std::string>> ParseRanks(absl::string_view text, int64_t vocab_size) {
+  const int64_t num_tokens = CountTokens(text);
+  // Before anything is allocated for them.
+  if (num_tokens > vocab_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kRankFile, " has ", num_tokens, " tokens; the model's vocab_size is ", vocab_size));
+  }
   // As many ranks as lines, all different and below their number: none is missing.
-  std::vector<std::string> tokens(
-      static_cast<size_t>(std::count_if(lines.begin(), lines.end(), is_token)));
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (is_token(lines[i])) {
-      SHOAL_RETURN_IF_ERROR(ParseRankLine(static_cast<int64_t>(i) + 1, lines[i], tokens));
+  std::vector<std::string> tokens(static_cast<size_t>(num_tokens));
+  int64_t number = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    if (!line.empty()) {
+      SHOAL_RETURN_IF_ERROR(ParseRankLine(number, line, tokens));
     }
   }
   std::set<absl::string_view> seen;
@@ -177,19 +192,19 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& di
                          ReadTextFile(absl::StrCat(directory, "/", kRankFile), kMaxFileBytes));
   SHOAL_ASSIGN_OR_RETURN(const std::string config,
                          ReadTextFile(absl::StrCat(directory, "/", kConfigFile), kMaxFileBytes));
-  return Parse(ranks, config, vocab_size);
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Parse(ranks, config, vocab_size);
+  if (!tokenizer.ok()) {
+    return Annotate(tokenizer.status(), directory);
+  }
+  return tokenizer;
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Parse(absl::string_view rank_file,
                                                             absl::string_view tokenizer_config,
                                                             int64_t vocab_size) {
-  SHOAL_ASSIGN_OR_RETURN(std::vector<std::string> tokens, ParseRanks(rank_file));
+  SHOAL_ASSIGN_OR_RETURN(std::vector<std::string> tokens, ParseRanks(rank_file, vocab_size));
   auto impl = std::make_unique<Impl>(std::move(tokens));
   impl->vocab_size = vocab_size;
-  if (impl->ranks.size() > vocab_size) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        kRankFile, " has ", impl->ranks.size(), " tokens; the model's vocab_size is ", vocab_size));
-  }
   SHOAL_ASSIGN_OR_RETURN(std::vector<std::string> specials,
                          ParseSpecials(tokenizer_config, impl->ranks.size()));
   impl->AddSpecials(std::move(specials));

@@ -7,32 +7,17 @@
 #include "common/status/status_macros.h"
 #include "coordinator/convert/parallel_status.h"
 #include "kernels/rvq_encode.h"
+#include "kernels/split_mix.h"
 
 namespace shoal {
 namespace {
 
 constexpr int64_t kMinSampledExperts = 12;
 
-// SplitMix64 (Steele, Lea, Flood 2014): a stream of well mixed 64-bit values from any seed.
-class SplitMix64 {
- public:
-  explicit SplitMix64(uint64_t seed) : state_(seed) {}
-  uint64_t Next() {
-    state_ += 0x9E3779B97F4A7C15U;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-    return z ^ (z >> 31);
-  }
-
- private:
-  uint64_t state_;
-};
-
 uint64_t MixedSeed(uint64_t seed, int64_t layer, int64_t matrix, int64_t expert) {
-  uint64_t mixed = SplitMix64(seed).Next();
+  uint64_t mixed = SplitMix64(seed, 0);
   for (const int64_t part : {layer, matrix, expert}) {
-    mixed = SplitMix64(mixed ^ static_cast<uint64_t>(part)).Next();
+    mixed = SplitMix64(mixed ^ static_cast<uint64_t>(part), 0);
   }
   return mixed;
 }
@@ -86,7 +71,7 @@ std::vector<float> SampleVectors(const ScaledRows& rows, std::span<const float> 
                                  int64_t count, uint64_t seed) {
   const int64_t total = rows.num_vectors();
   count = std::min(count, total);
-  SplitMix64 random(seed);
+  SplitMix64Stream random(seed);
   std::vector<float> vectors;
   vectors.reserve(count * kSubVectorSize);
   for (int64_t i = 0; i < count; ++i) {

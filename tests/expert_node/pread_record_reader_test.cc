@@ -9,7 +9,9 @@
 #include <atomic>
 #include <cerrno>
 #include <fstream>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/container/unit_layout.h"
 #include "common/io/aligned_buffer.h"
@@ -103,6 +105,40 @@ TEST_F(PreadRecordReaderTest, GoesBufferedWhereTheFirstReadRefusesDirect) {
   ExpectTwo();
   EXPECT_EQ(refusals, 1);
   EXPECT_FALSE(reader->Mode().direct);
+}
+
+TEST_F(PreadRecordReaderTest, EveryThreadThatReadsGoesBuffered) {
+  PreadCalls calls = PreadCalls::System();
+  calls.pread = [](int fd, void* buffer, size_t length, off_t offset) -> ssize_t {
+    if ((::fcntl(fd, F_GETFL) & O_DIRECT) != 0) {
+      std::this_thread::yield();  // several threads meet the refusal
+      errno = EINVAL;
+      return -1;
+    }
+    return ::pread(fd, buffer, length, offset);
+  };
+  constexpr int kRounds = 300;
+  for (int round = 0; round < kRounds; ++round) {
+    SHOAL_ASSERT_OK_AND_ASSIGN(const auto reader, Open(calls));
+    std::vector<absl::Status> statuses(6);
+    std::vector<std::thread> threads;
+    for (absl::Status& status : statuses) {
+      threads.emplace_back([&reader, &status] {
+        AlignedBuffer buffer = *AlignedBuffer::Allocate(2 * kRecordAlignment);
+        ReadCounts counts;
+        for (int i = 0; i < 10; ++i) {
+          status.Update(reader->Read(7, kRecordAlignment, buffer.bytes(), counts));
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    for (const absl::Status& status : statuses) {
+      SHOAL_ASSERT_OK(status);
+    }
+    ASSERT_FALSE(reader->Mode().direct);
+  }
 }
 
 TEST_F(PreadRecordReaderTest, GoesOnAfterAShortReadAndCountsBoth) {

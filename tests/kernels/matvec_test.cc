@@ -208,5 +208,34 @@ TEST(WeightQuantTest, ZeroAndTinyGroupsBecomeZeros) {
   }
 }
 
+// Not clipped to what float16 can scale: the error of such a row is not finite, so that the
+// converter refuses it.
+TEST(WeightQuantTest, AWeightTooLargeForTheScaleMakesTheRowInfinite) {
+  for (const TrunkType type : {TrunkType::kQ8, TrunkType::kQ4}) {
+    for (const float value : {1e7F, -1e15F, 3e38F, std::numeric_limits<float>::infinity()}) {
+      std::vector<float> row(130, 0.5F);
+      row[3] = value;
+      std::vector<std::byte> values(static_cast<size_t>(RowValueBytes(type, 130)));
+      std::vector<uint16_t> scales(2);
+      QuantizeWeightRow(type, row, values, scales);
+      EXPECT_TRUE(std::isinf(HalfToFloat(scales[0]))) << value;
+      std::vector<float> decoded(130);
+      DequantizeRow({type, 1, 130, values.data(), scales.data()}, 0, decoded);
+      EXPECT_FALSE(std::isfinite(decoded[3])) << value;
+      EXPECT_NEAR(decoded[129], 0.5F, 1e-3F);
+    }
+  }
+}
+
+TEST(WeightQuantTest, TheLargestScaleOfFloat16IsStillUsed) {
+  const std::vector<float> row = {65504.0F * 127, -65504.0F, 0.0F};
+  std::vector<std::byte> values(3);
+  std::vector<uint16_t> scales(1);
+  QuantizeWeightRow(TrunkType::kQ8, row, values, scales);
+  std::vector<float> decoded(3);
+  DequantizeRow({TrunkType::kQ8, 1, 3, values.data(), scales.data()}, 0, decoded);
+  EXPECT_EQ(decoded, row);
+}
+
 }  // namespace
 }  // namespace shoal

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace shoal {
@@ -80,8 +81,35 @@ TEST(RouterTest, TiesGoToTheLowerIndex) {
   EXPECT_EQ(routed.ids, (std::vector<int32_t>{0, 1, 2}));
 }
 
-TEST(RouterTest, RefusesLogitsThatAreNotNumbers) {
+TEST(RouterTest, RefusesScoresThatAreNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_FALSE(Route({}, {0.0F, std::nanf(""), 1.0F}, {}, 1).ok);
+  for (const float bad : {std::nanf(""), kInfinity, -kInfinity}) {
+    EXPECT_FALSE(Route({}, {0.0F, 1.0F, 2.0F}, {0.0F, bad, 0.0F}, 1).ok);
+    // Every group's score would be the mark of a group already taken.
+    EXPECT_FALSE(Route({.num_expert_group = 2, .topk_group = 2}, {0.0F, 1.0F, 2.0F, 3.0F},
+                       std::vector<float>(4, bad), 1)
+                     .ok);
+  }
+  EXPECT_FALSE(Route({.softmax = true}, {0.0F, kInfinity, 1.0F}, {}, 1).ok);
+  EXPECT_FALSE(Route({.softmax = true}, std::vector<float>(3, -kInfinity), {}, 1).ok);
+}
+
+TEST(RouterTest, InfiniteLogitsHaveTheirLimitsAsSigmoids) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const Routed routed = Route({.renormalize = false}, {-kInfinity, 0.0F, kInfinity}, {}, 3);
+  ASSERT_TRUE(routed.ok);
+  EXPECT_EQ(routed.ids, (std::vector<int32_t>{2, 1, 0}));
+  EXPECT_EQ(routed.weights, (std::vector<float>{1.0F, 0.5F, 0.0F}));
+}
+
+TEST(RouterTest, KeepsAllGroupsWhereAsManyAreAsked) {
+  for (const int64_t topk_group : {2, 3}) {
+    const Routed routed =
+        Route({.num_expert_group = 2, .topk_group = topk_group}, kLogits, kBias, 3);
+    ASSERT_TRUE(routed.ok);
+    EXPECT_EQ(routed.ids, Route({}, kLogits, kBias, 3).ids);
+  }
 }
 
 }  // namespace

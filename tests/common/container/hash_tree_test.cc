@@ -73,6 +73,12 @@ TEST(HashTreeTest, SplitsAtTheLargestPowerOfTwoBelowTheNumberOfLeaves) {
   EXPECT_EQ(TreeRoot(Leaves(7)), Hex(Node(four, Node(Node(leaf(4), leaf(5)), leaf(6)))));
 }
 
+TEST(HashTreeTest, APieceOfALeafAtTheEndCountsAsALeaf) {
+  EXPECT_EQ(TreeRoot("abc"), Hex(Leaf("abc")));
+  EXPECT_EQ(TreeRoot(Leaves(1) + "abc"), Hex(Node(Leaf(Leaves(1)), Leaf("abc"))));
+  EXPECT_NE(TreeRoot(Leaves(2) + "abc"), TreeRoot(Leaves(2)));
+}
+
 TEST(HashTreeTest, EveryLeafAndItsPlaceCount) {
   const std::string leaves = Leaves(6);
   const std::string root = TreeRoot(leaves);

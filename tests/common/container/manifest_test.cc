@@ -348,13 +348,44 @@ TEST_F(ManifestTest, RefusesPathsThatLeaveTheDirectory) {
        {std::string("../trunk.bin"), std::string("/etc/passwd"), std::string("experts/../../x"),
         std::string(".."), std::string("a//b"), std::string("a/"), std::string(""),
         std::string("a\0b", 3), std::string("a\\b"), std::string("a b"), std::string("~"),
-        std::string(256, 'a'), std::string("\xC3\xA9")}) {
+        std::string(256, 'a'), std::string("\xC3\xA9"), std::string("."), std::string("./x"),
+        std::string("a/./x"), std::string("experts/."), std::string("/")}) {
     EXPECT_THAT(Parse(With("/files/2/path", path)),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("path")))
         << path;
   }
   // A name only longer than usual is fine.
   SHOAL_EXPECT_OK(Parse(With("/files/2/path", std::string(255, 'a'))));
+}
+
+TEST_F(ManifestTest, LimitsNumberAndSizeOfFilesThatDoNotFollowFromTheConfig) {
+  Json json = Json::parse(text_);
+  const Json extra = json["files"][2];
+  // Trunk, codebooks and so on are among the 64; 3 layers have 2 each.
+  for (int i = 0; json["files"].size() < 64 + 6; ++i) {
+    json["files"].push_back(extra);
+    json["files"].back()["path"] = absl::StrCat("more-", i);
+  }
+  SHOAL_EXPECT_OK(Parse(json));
+  json["files"].push_back(extra);
+  EXPECT_THAT(Parse(json), StatusIs(absl::StatusCode::kInvalidArgument,
+                                    AllOf(HasSubstr("files"), HasSubstr("at most 70"))));
+
+  constexpr int64_t kLargest = int64_t{256} << 20;
+  SHOAL_EXPECT_OK(Parse(With("/files/2/size_bytes", kLargest)));
+  EXPECT_THAT(Parse(With("/files/2/size_bytes", kLargest + 1)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("tiktoken.model"), HasSubstr("268435456"))));
+}
+
+TEST_F(ManifestTest, OnlyTheModelsBanksAreInExperts) {
+  EXPECT_THAT(Parse(With("/files/2/path", "experts/layer-00009.bank")),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("experts/")));
+}
+
+TEST_F(ManifestTest, NamesTheConfigBesideIt) {
+  EXPECT_THAT(std::string(ParseManifest(text_, "{}", "c/manifest.json").status().message()),
+              HasSubstr("c/config.json"));
 }
 
 TEST_F(ManifestTest, RefusesFilesThatAreNamedTwiceOrAreTheManifestItself) {

@@ -57,6 +57,13 @@ TEST(FileTest, ReadTextFileRefusesFilesAboveTheLimit) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("10 bytes")));
 }
 
+TEST(FileTest, WriteFileAtomicallyLeavesNoTemporaryAfterAnError) {
+  TempDir dir;
+  std::filesystem::create_directories(dir / "x/not-empty");
+  EXPECT_FALSE(WriteFileAtomically(dir / "x", "new").ok());
+  EXPECT_FALSE(std::filesystem::exists(dir / "x.tmp"));
+}
+
 TEST(FileTest, WriteFileAtomicallyReplacesTheContentAndLeavesNoTemporary) {
   TempDir dir;
   SHOAL_ASSERT_OK(WriteFileAtomically(dir / "x", "old"));

@@ -45,6 +45,38 @@ TEST(ParseJsonObjectTest, SurvivesMillionsOfOpenBrackets) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("64 levels")));
 }
 
+TEST(ParseJsonObjectTest, CountsValues) {
+  const auto zeros = [](size_t count) {
+    std::string text = "{\"a\":[0";
+    for (size_t i = 1; i < count; ++i) {
+      text += ",0";
+    }
+    return text + "]}";
+  };
+  constexpr size_t kLimit = size_t{1} << 21;
+  SHOAL_EXPECT_OK(ParseJsonObject(zeros(kLimit - 2), "a.json"));  // and the object and the array
+  EXPECT_THAT(ParseJsonObject(zeros(kLimit - 1), "a.json"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("a.json"), HasSubstr("2097152 values"))));
+}
+
+TEST(ParseJsonObjectTest, SaysWhereAndWhyTextIsMalformed) {
+  EXPECT_THAT(ParseJsonObject("{\"a\": 1,\n \"b\" 2}", "a.json"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("malformed at byte 15"), HasSubstr("line 2"),
+                             HasSubstr("expected ':'"))));
+  EXPECT_THAT(ParseJsonObject("{\"a\": 1", "a.json"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unexpected end of input")));
+  // What is quoted is printable and short.
+  const absl::Status status =
+      ParseJsonObject(absl::StrCat("{\"", std::string(5000, '\x01')), "a").status();
+  EXPECT_LT(status.message().size(), 300U);
+  const absl::Status bytes = ParseJsonObject("{\"a\": \"\xff\xfe", "a").status();
+  for (const char c : bytes.message()) {
+    EXPECT_TRUE(c >= ' ' && c <= '~') << bytes;
+  }
+}
+
 TEST(ParseJsonObjectTest, RefusesWhatIsNoJsonObject) {
   for (const char* text : {"", "[]", "7", "null", "{", "{} {}", "{\"a\": NaN}", "{\"a\": 1e999}",
                            "{\"a\": \"\xff\"}", "{'a': 1}"}) {

@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "tests/testing/temp_dir.h"
 
 namespace shoal {
 namespace {
@@ -60,6 +65,46 @@ TEST(ThreadPoolSizeTest, ValuesBelowOneCountAsOne) {
   EXPECT_EQ(ThreadPool(0).num_threads(), 1);
   EXPECT_EQ(ThreadPool(-3).num_threads(), 1);
   EXPECT_GE(UsableCpus(), 1);
+}
+
+// A process in the group /a/b, whose files the test writes.
+class UsableCpusTest : public ::testing::Test {
+ protected:
+  UsableCpusTest() { Write("proc/self/cgroup", "4:cpu,cpuacct:/c\n0::/a/b\n"); }
+  void Write(const std::string& path, const std::string& text) {
+    const std::filesystem::path full(dir_ / path);
+    std::filesystem::create_directories(full.parent_path());
+    std::ofstream(full) << text;
+  }
+  int Usable() const { return UsableCpus(dir_ / "proc", dir_ / "cgroup"); }
+
+  testing::TempDir dir_;
+};
+
+TEST_F(UsableCpusTest, AQuotaOfTheOwnGroupOrOfAnyAboveBinds) {
+  const int all = Usable();  // by the affinity mask alone
+  if (all < 2) {
+    GTEST_SKIP() << "one CPU cannot be cut";
+  }
+  for (const char* file : {"cgroup/a/b/cpu.max", "cgroup/a/cpu.max", "cgroup/cpu.max"}) {
+    Write(file, "100000 100000\n");
+    EXPECT_EQ(Usable(), 1) << file;
+    Write(file, "110000 100000\n");
+    EXPECT_EQ(Usable(), 2) << file;
+    Write(file, "1000 100000\n");
+    EXPECT_EQ(Usable(), 1) << file;
+    Write(file, "max 100000\n");
+    EXPECT_EQ(Usable(), all) << file;
+    Write(file, "junk\n");
+    EXPECT_EQ(Usable(), all) << file;
+  }
+  for (const char* directory : {"cgroup/cpu/c/", "cgroup/cpu/"}) {
+    Write(std::string(directory) + "cpu.cfs_period_us", "100000\n");
+    Write(std::string(directory) + "cpu.cfs_quota_us", "50000\n");
+    EXPECT_EQ(Usable(), 1) << directory;
+    Write(std::string(directory) + "cpu.cfs_quota_us", "-1\n");
+    EXPECT_EQ(Usable(), all) << directory;
+  }
 }
 
 }  // namespace

@@ -320,6 +320,27 @@ TEST(TokenizerFileTest, SpecialTokensBeyondTheVocabularyAreLeftOut) {
               AllOf(Refused("258 tokens"), Refused("vocab_size is 257")));
 }
 
+TEST(TokenizerFileTest, ErrorsNameTheDirectory) {
+  const TempDir dir;
+  std::ofstream(dir / "tiktoken.model") << "no token\n";
+  std::ofstream(dir / "tokenizer_config.json") << "{}";
+  EXPECT_THAT(Tokenizer::Load(dir.path(), 300),
+              AllOf(Refused(dir.path()), Refused("tiktoken.model line 1")));
+}
+
+TEST(TokenizerFileTest, LinesAndFieldsWithoutNumberCostNoMemory) {
+  // As vectors of their pieces these would take 16 times their size.
+  const std::string newlines(size_t{64} << 20, '\n');
+  EXPECT_THAT(Tokenizer::Parse(newlines, "{}", 300), Refused("single byte 00"));
+  const std::string spaces(size_t{64} << 20, ' ');
+  EXPECT_THAT(Tokenizer::Parse(spaces, "{}", 300), Refused("line 1"));
+  std::string lines;
+  for (int i = 0; i < 1 << 20; ++i) {
+    lines += "a\n";
+  }
+  EXPECT_THAT(Tokenizer::Parse(lines, "{}", 300), Refused("1048576 tokens"));
+}
+
 TEST(TokenizerFileTest, AMissingFileIsNamed) {
   const TempDir dir;
   EXPECT_THAT(Tokenizer::Load(dir.path(), 512),
