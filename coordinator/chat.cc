@@ -67,8 +67,11 @@ void Chat::Reset() {
 
 absl::Status Chat::Save(const std::string& path) {
   if (!owed_.empty()) {
-    SHOAL_RETURN_IF_ERROR(session_->Extend(owed_));
-    owed_.clear();
+    const int64_t start = session_->position();
+    const absl::Status status = session_->Extend(owed_);
+    // Whole chunks stay in the session also where a later one failed.
+    owed_.erase(owed_.begin(), owed_.begin() + (session_->position() - start));
+    SHOAL_RETURN_IF_ERROR(status);
   }
   return session_->Save(path);
 }

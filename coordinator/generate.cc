@@ -46,6 +46,15 @@ absl::Status CheckFinite(std::span<const float> logits, int64_t position) {
                                           "; check the container with `shoal inspect --verify`"));
 }
 
+// Ids from here on stand for no token: a vocabulary may be padded beyond the tokenizer's.
+size_t NumTokens(const Model& model) {
+  auto count = static_cast<int32_t>(model.config().vocab_size);
+  while (count > 0 && !model.tokenizer().TokenBytes(count - 1).ok()) {
+    --count;
+  }
+  return static_cast<size_t>(count);
+}
+
 // One call of Generate.
 class Generation {
  public:
@@ -57,7 +66,8 @@ class Generation {
         stop_(std::move(stop)),
         sampler_(options.sampling),
         detokenizer_(model.tokenizer()),
-        stop_matcher_(options.stop) {}
+        stop_matcher_(options.stop),
+        num_tokens_(NumTokens(model)) {}
 
   // False where `stop` came first.
   absl::StatusOr<bool> Prefill(std::span<const int32_t> prompt,
@@ -79,9 +89,9 @@ class Generation {
         return FinishReason::kCallerStopped;
       }
       SHOAL_RETURN_IF_ERROR(CheckFinite(session_.logits(), session_.position()));
-      const int32_t id = sampler_.Sample(session_.logits(), session_.tokens());
+      const int32_t id = sampler_.Sample(session_.logits().first(num_tokens_), session_.tokens());
       result.ids.push_back(id);
-      SHOAL_ASSIGN_OR_RETURN(std::string text, detokenizer_.Push(id, options_.show_special));
+      SHOAL_ASSIGN_OR_RETURN(std::string text, detokenizer_.Push(id));
       text = stop_matcher_.Push(text);
       const std::optional<FinishReason> finish = FinishAfter(id);
       if (finish.has_value()) {
@@ -148,6 +158,7 @@ class Generation {
   Sampler sampler_;
   StreamingDetokenizer detokenizer_;
   StopMatcher stop_matcher_;
+  size_t num_tokens_;
 };
 
 }  // namespace
@@ -178,6 +189,13 @@ absl::StatusOr<GenerateResult> Generate(const Model& model, Session& session,
   const int64_t start_position = session.position();
   if (prompt.empty() && start_position == 0) {
     return absl::InvalidArgumentError("the prompt is empty; give at least one token");
+  }
+  if (prompt.empty() && session.logits().empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the session has no logits after its ", start_position,
+                     " tokens, because it was stopped inside a prompt; give the rest of the "
+                     "prompt, at least one "
+                     "token"));
   }
   const Clock& clock = Clock::Real();
   Generation generation(model, session, options, std::move(stop));

@@ -24,7 +24,6 @@ struct GenerateOptions {
   std::vector<std::string> stop;
   std::vector<int32_t> stop_ids;    // tokens that end it, besides the model's own end tokens
   bool ignore_end_of_text = false;  // do not stop at the model's end tokens
-  bool show_special = false;        // special tokens' names appear in the text
 };
 
 enum class FinishReason { kLength, kEndOfText, kStopString, kCallerStopped, kContextFull };
@@ -54,9 +53,14 @@ struct TokenEvent {
 //
 // The session keeps prompt and generated tokens, the end token included, so that a chat goes on
 // from there; after kCallerStopped it may lack the rest of the prompt or the last generated token
-// (Session::tokens tells). `on_progress` as in Session::ExtendOptions.
-//   INVALID_ARGUMENT  bad options, or an empty prompt on an empty session
-//   INTERNAL          a logit is not finite
+// (Session::tokens tells). `on_progress` as in Session::ExtendOptions. Ids of a padded vocabulary
+// that stand for no token are never chosen.
+//
+// An empty prompt goes on from the session's last token and needs its logits, which a session lacks
+// after a stop inside a prompt and after loading a file saved then.
+//   INVALID_ARGUMENT     bad options, or an empty prompt on an empty session
+//   FAILED_PRECONDITION  an empty prompt on a session without logits; give the rest of the prompt
+//   INTERNAL             a logit is not finite
 //   and Session::Extend's errors
 absl::StatusOr<GenerateResult> Generate(
     const Model& model, Session& session, std::span<const int32_t> prompt,

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/io/checked_range.h"
 #include "common/status/status_macros.h"
 #include "coordinator/model/session_state.h"
 #include "coordinator/model/trunk_weights.h"
@@ -16,6 +19,8 @@ namespace shoal {
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+constexpr absl::string_view kBelowFloorMark = "shoal/below_floor";
 
 // Code, libraries and allocator of the program itself: 10 MiB measured (docs/measurements.md), and
 // room for what differs from system to system.
@@ -33,8 +38,27 @@ constexpr uint64_t kFloorScratchBytes = 16 * kMiB;
 // Largest share of what the budget leaves above the floor that goes to a larger prefill chunk.
 constexpr uint64_t kScratchShare = 4;
 
+// What the heap holds beside the arenas, for each session. In bytes a vocabulary entry: 4 for the
+// session's logits, and while a token is drawn 8 for its score, 24 for its candidate and 1 for
+// whether it was seen.
+constexpr uint64_t kVocabularyBytes = 4 + 8 + 24 + 1;
+// In bytes a position: 4 for the session's tokens, which have the whole context reserved, and 8 for
+// a prompt and its copy while a chat adds to it or a file is loaded.
+constexpr uint64_t kPositionBytes = 4 + 8;
+
+// Products and sums that a hostile manifest or an absurd number of sessions cannot wrap: what does
+// not fit is more memory than there is.
+uint64_t Times(uint64_t a, uint64_t b) {
+  return CheckedMul(a, b).value_or(std::numeric_limits<uint64_t>::max());
+}
+uint64_t Plus(uint64_t a, uint64_t b) {
+  return b <= std::numeric_limits<uint64_t>::max() - a ? a + b
+                                                       : std::numeric_limits<uint64_t>::max();
+}
+
 uint64_t SessionScratch(const Manifest& manifest, const PlanOptions& options, int64_t rows) {
-  return Workspace::Bytes(manifest.config, rows) * static_cast<uint64_t>(options.num_sessions);
+  return Times(Workspace::Bytes(manifest.config, rows),
+               static_cast<uint64_t>(options.num_sessions));
 }
 
 int64_t FloorChunk(const Manifest& manifest, const PlanOptions& options) {
@@ -54,6 +78,7 @@ std::vector<MemoryPart> FloorParts(const Manifest& manifest, const PlanOptions& 
                                    const MemoryPlan& plan) {
   const ModelConfig& config = manifest.config;
   const auto sessions = static_cast<uint64_t>(options.num_sessions);
+  const auto context = static_cast<uint64_t>(options.context_tokens);
   std::vector<MemoryPart> parts;
   parts.push_back({"program",
                    kProgramBytes + kThreadBytes * static_cast<uint64_t>(options.num_threads),
@@ -66,19 +91,20 @@ std::vector<MemoryPart> FloorParts(const Manifest& manifest, const PlanOptions& 
     rank_file_bytes = file->size_bytes;
   }
   parts.push_back({"tokenizer", rank_file_bytes * kTokenizerBytesPerFileByte, ""});
-  parts.push_back(
-      {"kv_cache",
-       plan.kv_bytes_per_token * static_cast<uint64_t>(options.context_tokens) * sessions,
-       absl::StrCat(plan.kv_bytes_per_token, " bytes a token, ",
-                    CountOf(options.context_tokens, "token"), ", ",
-                    CountOf(options.num_sessions, "session"))});
-  parts.push_back({"delta_state", SessionState::DeltaBytes(config) * sessions,
+  parts.push_back({"kv_cache", Times(Times(plan.kv_bytes_per_token, context), sessions),
+                   absl::StrCat(plan.kv_bytes_per_token, " bytes a token, ",
+                                CountOf(options.context_tokens, "token"), ", ",
+                                CountOf(options.num_sessions, "session"))});
+  parts.push_back({"delta_state", Times(SessionState::DeltaBytes(config), sessions),
                    "recurrent and convolution state, kept twice"});
+  const uint64_t heap =
+      static_cast<uint64_t>(config.vocab_size) * kVocabularyBytes + context * kPositionBytes;
+  parts.push_back({"tokens_and_logits", Times(heap, sessions), "and what choosing a token takes"});
   uint64_t scratch = SessionScratch(manifest, options, plan.prefill_chunk_tokens);
   int64_t min_records = 0;
   if (config.num_moe_layers() > 0) {
     min_records = LocalExpertBackend::MinCacheRecords(config);
-    scratch += LocalExpertBackend::ScratchBytes(manifest, options.num_threads);
+    scratch = Plus(scratch, LocalExpertBackend::ScratchBytes(manifest, options.num_threads));
   }
   parts.push_back(
       {"scratch", scratch,
@@ -95,7 +121,7 @@ uint64_t Reserve(uint64_t usable_bytes) { return std::max(usable_bytes / 8, 256 
 uint64_t Recommend(const MemoryPlan& plan) {
   const uint64_t reserve = Reserve(plan.usable_bytes);
   for (uint64_t sets = 3; sets > 0; --sets) {
-    const uint64_t bytes = plan.floor_bytes + sets * plan.working_set_bytes;
+    const uint64_t bytes = Plus(plan.floor_bytes, Times(sets, plan.working_set_bytes));
     if (bytes <= plan.usable_bytes && plan.usable_bytes - bytes >= reserve) {
       return bytes;
     }
@@ -105,7 +131,7 @@ uint64_t Recommend(const MemoryPlan& plan) {
 
 // Spends what the budget leaves above the floor: first a larger prefill chunk, then cache slots.
 void SpendBudget(const Manifest& manifest, const PlanOptions& options, MemoryPlan& plan) {
-  uint64_t rest = plan.budget_bytes - plan.floor_bytes;
+  uint64_t rest = plan.budget_bytes - std::min(plan.budget_bytes, plan.floor_bytes);
   const uint64_t floor_scratch = SessionScratch(manifest, options, plan.prefill_chunk_tokens);
   for (const int64_t rows : kChunkTokens) {
     if (rows <= plan.prefill_chunk_tokens) {
@@ -126,33 +152,19 @@ void SpendBudget(const Manifest& manifest, const PlanOptions& options, MemoryPla
                                          static_cast<int64_t>(rest / plan.record_bytes));
 }
 
-std::string Size(uint64_t bytes) {
-  if (bytes >= 1024 * kMiB) {
-    return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / (1024.0 * kMiB));
-  }
-  return absl::StrFormat("%.2f MiB", static_cast<double>(bytes) / kMiB);
-}
-
 std::string FormatParts(const MemoryPlan& plan) {
   std::string text;
   for (const MemoryPart& part : plan.floor) {
-    absl::StrAppendFormat(&text, "  %-14s %14s   %s\n", part.name, Size(part.bytes), part.detail);
+    absl::StrAppendFormat(&text, "  %-17s %14s   %s\n", part.name, FormatSize(part.bytes),
+                          part.detail);
   }
-  absl::StrAppendFormat(&text, "  %-14s %14s\n", "floor", Size(plan.floor_bytes));
+  absl::StrAppendFormat(&text, "  %-17s %14s\n", "floor", FormatSize(plan.floor_bytes));
   return text;
 }
 
-absl::Status CheckFloor(const PlanOptions& options, const MemoryPlan& plan) {
-  const bool asked = options.budget_bytes.has_value();
-  const uint64_t have = asked ? plan.budget_bytes : plan.usable_bytes;
-  if (have >= plan.floor_bytes) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      asked ? "the budget of " : "the usable memory of ", Size(have), " is ",
-      Size(plan.floor_bytes - have), " below the least this model needs:\n", FormatParts(plan),
-      asked ? "Raise --budget to at least " : "Free memory, or insist with --budget of at least ",
-      plan.floor_bytes, " bytes; or lower --ctx or --threads."));
+// What the floor has to fit in.
+uint64_t Available(const MemoryPlan& plan) {
+  return plan.budget_given ? plan.budget_bytes : plan.usable_bytes;
 }
 
 }  // namespace
@@ -186,26 +198,54 @@ absl::StatusOr<MemoryPlan> PlanMemory(const Manifest& manifest, const PlanOption
   plan.prefill_chunk_tokens = FloorChunk(manifest, options);
   plan.floor = FloorParts(manifest, options, plan);
   for (const MemoryPart& part : plan.floor) {
-    plan.floor_bytes += part.bytes;
+    plan.floor_bytes = Plus(plan.floor_bytes, part.bytes);
   }
   plan.recommended_bytes = Recommend(plan);
+  plan.budget_given = options.budget_bytes.has_value();
   plan.budget_bytes = options.budget_bytes.value_or(plan.recommended_bytes);
-  SHOAL_RETURN_IF_ERROR(CheckFloor(options, plan));
+  plan.fits = Available(plan) >= plan.floor_bytes;
   SpendBudget(manifest, options, plan);
   return plan;
 }
 
+absl::Status CheckFits(const MemoryPlan& plan) {
+  if (plan.fits) {
+    return absl::OkStatus();
+  }
+  const uint64_t have = Available(plan);
+  absl::Status status = absl::FailedPreconditionError(
+      absl::StrCat(plan.budget_given ? "the budget of " : "the usable memory of ", FormatSize(have),
+                   " is ", FormatSize(plan.floor_bytes - have),
+                   " below the least this model needs:\n", FormatParts(plan),
+                   plan.budget_given ? "Raise --budget to at least "
+                                     : "Free memory, or insist with --budget of at least ",
+                   plan.floor_bytes, " bytes; or lower --ctx or --threads."));
+  status.SetPayload(kBelowFloorMark, absl::Cord());
+  return status;
+}
+
+bool IsBelowFloor(const absl::Status& status) {
+  return status.GetPayload(kBelowFloorMark).has_value();
+}
+
+std::string FormatSize(uint64_t bytes) {
+  if (bytes >= 1024 * kMiB) {
+    return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / (1024.0 * kMiB));
+  }
+  return absl::StrFormat("%.2f MiB", static_cast<double>(bytes) / kMiB);
+}
+
 std::string FormatPlan(const MemoryPlan& plan) {
   std::string text = FormatParts(plan);
-  absl::StrAppendFormat(&text, "  %-14s %14s\n", "recommended", Size(plan.recommended_bytes));
-  absl::StrAppendFormat(&text, "  %-14s %14s   %s\n", "budget", Size(plan.budget_bytes),
+  absl::StrAppendFormat(&text, "  %-17s %14s\n", "recommended", FormatSize(plan.recommended_bytes));
+  absl::StrAppendFormat(&text, "  %-17s %14s   %s\n", "budget", FormatSize(plan.budget_bytes),
                         absl::StrCat("prefill in chunks of ", plan.prefill_chunk_tokens,
                                      " tokens, ", plan.cache_records, " expert records cached"));
-  absl::StrAppendFormat(&text, "  %-14s %14s\n", "usable now", Size(plan.usable_bytes));
+  absl::StrAppendFormat(&text, "  %-17s %14s\n", "usable now", FormatSize(plan.usable_bytes));
   absl::StrAppendFormat(&text,
                         "\n  one token touches %s of experts and %s of trunk; all experts are %s\n",
-                        Size(plan.working_set_bytes), Size(plan.trunk_bytes_per_token),
-                        Size(plan.experts_total_bytes));
+                        FormatSize(plan.working_set_bytes), FormatSize(plan.trunk_bytes_per_token),
+                        FormatSize(plan.experts_total_bytes));
   return text;
 }
 

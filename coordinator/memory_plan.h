@@ -21,7 +21,8 @@ struct PlanOptions {
 };
 
 struct MemoryPart {
-  // "program", "trunk", "tokenizer", "kv_cache", "delta_state", "scratch", "expert_cache".
+  // "program", "trunk", "tokenizer", "kv_cache", "delta_state", "tokens_and_logits", "scratch",
+  // "expert_cache".
   std::string name;
   uint64_t bytes = 0;
   std::string detail;  // how the number comes about, for people
@@ -30,9 +31,13 @@ struct MemoryPart {
 struct MemoryPlan {
   std::vector<MemoryPart> floor;  // the least of every part, expert_cache last
   uint64_t floor_bytes = 0;
-  // The floor and the largest whole number (3, 2, 1, 0) of working sets that leaves a reserve.
+  // The floor and 3, 2 or 1 working sets: the most that leaves a reserve of the usable memory (an
+  // eighth, at least 256 MiB) to others. The floor alone where none of them does.
   uint64_t recommended_bytes = 0;
-  uint64_t budget_bytes = 0;  // asked for, or recommended
+  bool budget_given = false;
+  uint64_t budget_bytes = 0;  // the one given, or recommended_bytes
+  // Whether the budget given, or without one the usable memory, reaches the floor.
+  bool fits = false;
   // Memory this process may use now: MemAvailable, cut by cgroup limits.
   uint64_t usable_bytes = 0;
   int64_t prefill_chunk_tokens = 0;  // rows computed together in prefill, as the budget allows
@@ -45,10 +50,18 @@ struct MemoryPlan {
   uint64_t experts_total_bytes = 0;
 };
 
-// FAILED_PRECONDITION where the budget asked for, or without one the usable memory, is below the
-// floor: the message is the table of parts, with what is missing. INVALID_ARGUMENT where the context is not positive or longer than
-// the model's.
+// Also of a model that does not fit: its plan has the chunk and the cache of the floor. A number of
+// bytes beyond 64 bits counts as their largest. INVALID_ARGUMENT where the context is not positive
+// or longer than the model's, or there are no sessions or threads.
 absl::StatusOr<MemoryPlan> PlanMemory(const Manifest& manifest, const PlanOptions& options);
+
+// FAILED_PRECONDITION where the plan does not fit: the message is the table of parts, with what is
+// missing and what to do. IsBelowFloor tells it from other errors of that code.
+absl::Status CheckFits(const MemoryPlan& plan);
+bool IsBelowFloor(const absl::Status& status);
+
+// Like "1.50 GiB"; in MiB below one GiB.
+std::string FormatSize(uint64_t bytes);
 
 // The plan as an aligned table for people: one line a part, GiB/MiB named.
 std::string FormatPlan(const MemoryPlan& plan);
@@ -57,6 +70,11 @@ std::string FormatPlan(const MemoryPlan& plan);
 // /proc/meminfo and the cgroup (v2, v1) below `cgroup_root`.
 uint64_t UsableMemoryBytes(const std::string& proc_root = "/proc",
                            const std::string& cgroup_root = "/sys/fs/cgroup");
+
+// What this process could take at most were nothing else running: MemTotal, cut by the limits of
+// its cgroups. Does not change from run to run.
+uint64_t TotalMemoryBytes(const std::string& proc_root = "/proc",
+                          const std::string& cgroup_root = "/sys/fs/cgroup");
 
 }  // namespace shoal
 

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "common/status/status_util.h"
 #include "common/sync/clock.h"
 #include "coordinator/model_impl.h"
 
@@ -17,7 +16,14 @@ Model::~Model() = default;
 const ModelConfig& Model::config() const { return impl_->container->config(); }
 const Container& Model::container() const { return *impl_->container; }
 const Tokenizer& Model::tokenizer() const { return *impl_->tokenizer; }
-const EffectiveMode& Model::mode() const { return impl_->mode; }
+
+EffectiveMode Model::mode() const {
+  EffectiveMode mode = impl_->mode;
+  if (impl_->experts) {
+    mode.expert_io = impl_->experts->io_mode();
+  }
+  return mode;
+}
 
 std::vector<ExpertLayerStats> Model::ExpertStats() const {
   return impl_->experts ? impl_->experts->Stats() : std::vector<ExpertLayerStats>();
@@ -37,6 +43,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
   plan_options.budget_bytes = options.budget_bytes;
   EffectiveMode& mode = impl->mode;
   SHOAL_ASSIGN_OR_RETURN(mode.plan, PlanMemory(manifest, plan_options));
+  SHOAL_RETURN_IF_ERROR(CheckFits(mode.plan));
   mode.num_threads = plan_options.num_threads;
   mode.context_tokens = plan_options.context_tokens;
   mode.experts = std::string(ExpertCodecName(manifest.settings.experts));
@@ -55,7 +62,6 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
     }
     SHOAL_ASSIGN_OR_RETURN(impl->experts, LocalExpertBackend::Open(*impl->container, backend,
                                                                    *impl->pool, Clock::Real()));
-    mode.expert_io = impl->experts->io_mode();
   }
   return std::unique_ptr<Model>(new Model(std::move(impl)));
 }
@@ -72,6 +78,8 @@ absl::StatusOr<std::unique_ptr<Session>> Model::NewSession() {
   session->config = &config();
   session->identity = &impl_->container->manifest().identity;
   session->context_tokens = impl_->mode.context_tokens;
+  session->tokens.reserve(static_cast<size_t>(session->context_tokens));
+  session->logits.reserve(static_cast<size_t>(config().vocab_size));
   SHOAL_ASSIGN_OR_RETURN(session->state,
                          SessionState::Allocate(config(), impl_->mode.context_tokens));
   SHOAL_ASSIGN_OR_RETURN(session->workspace,

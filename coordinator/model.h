@@ -35,10 +35,10 @@ struct ModelOptions {
   std::optional<int64_t> cache_records = {};
 };
 
-// What the model runs with, as the system granted it.
+// What the model runs with, as the system granted it until now.
 struct EffectiveMode {
   MemoryPlan plan;
-  ExpertIoMode expert_io;
+  ExpertIoMode expert_io;  // a read may fall back to buffered at any time
   int num_threads = 0;
   int64_t context_tokens = 0;
   std::string experts;     // codec
@@ -60,7 +60,7 @@ class Model {
   const ModelConfig& config() const;
   const Container& container() const;
   const Tokenizer& tokenizer() const;
-  const EffectiveMode& mode() const;
+  EffectiveMode mode() const;
   std::vector<ExpertLayerStats> ExpertStats() const;
 
   // RESOURCE_EXHAUSTED where `num_sessions` are open already.

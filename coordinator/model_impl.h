@@ -26,7 +26,7 @@ struct Model::Impl {
   std::unique_ptr<ThreadPool> pool;
   TrunkWeights weights;
   std::unique_ptr<LocalExpertBackend> experts;  // null for a model without MoE layers
-  EffectiveMode mode;
+  EffectiveMode mode;                           // without expert_io, which the backend knows
   int max_sessions = 1;
   std::atomic<int> open_sessions{0};
 };
@@ -38,8 +38,8 @@ struct SessionData {
   int64_t context_tokens = 0;
   SessionState state;
   std::vector<int32_t> tokens;
-  std::vector<float>
-      logits;  // of the last token; empty where there is none, or its logits were not computed
+  // Of the last token; empty where there is none, or its logits were not computed.
+  std::vector<float> logits;
 };
 
 struct Session::Impl : SessionData {

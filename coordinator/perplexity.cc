@@ -11,6 +11,14 @@
 namespace shoal {
 namespace {
 
+// Every id has a token, so that no work is lost to one at the end of a text.
+absl::Status CheckTokens(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  for (const int32_t id : ids) {
+    SHOAL_RETURN_IF_ERROR(tokenizer.TokenBytes(id).status());
+  }
+  return absl::OkStatus();
+}
+
 // Adds the prediction of `id` from `logits`.
 absl::Status AddPrediction(const Model& model, std::span<const float> logits, int32_t id,
                            TextScore& score) {
@@ -39,6 +47,7 @@ absl::StatusOr<TextScore> ScoreTokens(const Model& model, Session& session,
                     : absl::StrCat("window_tokens is ", options.window_tokens,
                                    "; it must be 0 (one context) or positive"));
   }
+  SHOAL_RETURN_IF_ERROR(CheckTokens(model.tokenizer(), ids));
   const auto num_ids = static_cast<int64_t>(ids.size());
   const bool one_context = options.window_tokens == 0;
   // The last token of the last window has nothing to predict.

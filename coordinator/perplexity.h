@@ -38,8 +38,9 @@ struct TextScore {
 };
 
 // Runs `ids` on `session`, which is reset first. After one context the session holds all of them
-// and logits() are those after the last. INVALID_ARGUMENT for a negative window or no ids; the
-// errors of Session::Extend, Tokenizer::TokenBytes and `on_logits`.
+// and logits() are those after the last. Before anything is run: INVALID_ARGUMENT for a negative
+// window or no ids, OUT_OF_RANGE for an id without a token. Then the errors of Session::Extend and
+// `on_logits`.
 absl::StatusOr<TextScore> ScoreTokens(const Model& model, Session& session,
                                       std::span<const int32_t> ids, const ScoreOptions& options);
 

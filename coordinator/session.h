@@ -72,10 +72,11 @@ class Session {
 
   // Writes the whole state (tokens, KV cache, delta and convolution state, logits) as one
   // versioned, digested file, atomically; Load replaces this session's state by a file's.
-  // docs/format.md describes the file.
+  // docs/format.md describes the file. A file that Load refuses leaves the session as it was; where
+  // the file fails to be read after it was checked, the session is Reset().
   //   FAILED_PRECONDITION  the file is of another container (both identities are named)
   //   RESOURCE_EXHAUSTED   it holds more tokens than this session's context
-  //   DATA_LOSS            digest or size differs;  UNIMPLEMENTED  another version
+  //   DATA_LOSS            digest, size or a field is damaged;  UNIMPLEMENTED  another version
   absl::Status Save(const std::string& path) const;
   absl::Status Load(const std::string& path);
 

@@ -1,13 +1,17 @@
 // Session::Save and Load: the whole state of a session as one file (docs/format.md, "Session
 // files").
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/io/file.h"
 #include "common/io/sha256.h"
@@ -23,6 +27,11 @@ constexpr char kMagic[8] = {'S', 'H', 'O', 'A', 'L', 'S', 'E', 'S'};
 constexpr uint32_t kSessionVersion = 1;
 constexpr size_t kIdentityBytes = 64;  // hexadecimal
 
+// The file is read in steps of this, and leaves the page cache after each.
+constexpr uint64_t kStepBytes = uint64_t{4} << 20;
+// Written bytes stay in the page cache until they are synced.
+constexpr uint64_t kMaxUnsyncedBytes = uint64_t{8} << 20;
+
 // The first bytes of the file, little-endian, without padding.
 struct SessionFileHeader {
   char magic[8];
@@ -34,10 +43,9 @@ struct SessionFileHeader {
 };
 static_assert(sizeof(SessionFileHeader) == 96);
 
-// Visits the payload's arrays in file order: tokens, logits, then every layer's state.
+// Visits the payload's arrays after the tokens in file order: logits, then every layer's state.
 absl::Status ForEachArray(SessionData& session,
                           const std::function<absl::Status(std::span<std::byte>)>& visit) {
-  SHOAL_RETURN_IF_ERROR(visit(std::as_writable_bytes(std::span(session.tokens))));
   SHOAL_RETURN_IF_ERROR(visit(std::as_writable_bytes(std::span(session.logits))));
   const ModelConfig& config = *session.config;
   const size_t latent_row =
@@ -63,7 +71,13 @@ uint64_t PayloadBytes(const SessionData& session, uint64_t num_tokens, uint64_t 
          SessionState::DeltaBytes(config) / 2;
 }
 
-absl::Status WritePayload(SessionData& session, const UniqueFd& fd, const std::string& path) {
+absl::Status SyncAndDrop(const UniqueFd& fd, const std::string& path) {
+  SHOAL_RETURN_IF_ERROR(SyncFile(fd, path));
+  DropPageCache(fd, 0, 0);
+  return absl::OkStatus();
+}
+
+absl::Status WriteContent(SessionData& session, const UniqueFd& fd, const std::string& path) {
   SessionFileHeader header = {};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.version = kSessionVersion;
@@ -74,14 +88,32 @@ absl::Status WritePayload(SessionData& session, const UniqueFd& fd, const std::s
   std::memcpy(header.identity, identity.data(), std::min(identity.size(), kIdentityBytes));
 
   Sha256 hash;
-  const auto write = [&](std::span<const std::byte> bytes) {
-    hash.Update(bytes);
-    return WriteAll(fd, path, bytes);
+  uint64_t unsynced_bytes = 0;
+  const auto write = [&](std::span<const std::byte> bytes) -> absl::Status {
+    while (!bytes.empty()) {
+      const auto step = bytes.first(std::min<uint64_t>(bytes.size(), kStepBytes));
+      hash.Update(step);
+      SHOAL_RETURN_IF_ERROR(WriteAll(fd, path, step));
+      bytes = bytes.subspan(step.size());
+      unsynced_bytes += step.size();
+      if (unsynced_bytes >= kMaxUnsyncedBytes) {
+        SHOAL_RETURN_IF_ERROR(SyncAndDrop(fd, path));
+        unsynced_bytes = 0;
+      }
+    }
+    return absl::OkStatus();
   };
   SHOAL_RETURN_IF_ERROR(write(std::as_bytes(std::span(&header, 1))));
+  SHOAL_RETURN_IF_ERROR(write(std::as_bytes(std::span(session.tokens))));
   SHOAL_RETURN_IF_ERROR(ForEachArray(session, write));
   const Sha256Digest digest = hash.Finish();
-  return WriteAll(fd, path, digest);
+  SHOAL_RETURN_IF_ERROR(WriteAll(fd, path, digest));
+  return SyncAndDrop(fd, path);
+}
+
+bool IsHex(absl::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); });
 }
 
 // Checks the header against this session.
@@ -96,10 +128,14 @@ absl::Status CheckHeader(const SessionFileHeader& header, const SessionData& ses
   }
   const std::string& identity = *session.identity;
   const absl::string_view saved(header.identity, kIdentityBytes);
+  if (!IsHex(saved)) {
+    return absl::DataLossError(absl::StrCat("its container's identity is not ", kIdentityBytes,
+                                            " hexadecimal digits; the file is damaged"));
+  }
   if (saved != identity) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("saved with container ", absl::string_view(saved).substr(0, 12),
-                     "..., this model is ", identity.substr(0, 12), "..."));
+    return absl::FailedPreconditionError(absl::StrCat("saved with container ", saved.substr(0, 12),
+                                                      "..., this model is ", identity.substr(0, 12),
+                                                      "..."));
   }
   const auto context = static_cast<uint64_t>(session.context_tokens);
   if (header.num_tokens > context) {
@@ -131,6 +167,9 @@ absl::Status CheckDigest(const UniqueFd& fd, const std::string& path, uint64_t f
   for (uint64_t at = 0; rest > 0;) {
     const auto step = std::span(buffer).first(std::min<uint64_t>(buffer.size(), rest));
     SHOAL_RETURN_IF_ERROR(ReadExactAt(fd, path, at, step));
+    if ((at + step.size()) % kStepBytes == 0) {
+      DropPageCache(fd, 0, at + step.size());
+    }
     hash.Update(step);
     at += step.size();
     rest -= step.size();
@@ -138,36 +177,62 @@ absl::Status CheckDigest(const UniqueFd& fd, const std::string& path, uint64_t f
   if (hash.Finish() != stored) {
     return absl::DataLossError("its digest differs from its content; the file is damaged");
   }
+  DropPageCache(fd, 0, 0);
   return absl::OkStatus();
 }
 
-absl::Status LoadFile(const std::string& path, SessionData& session) {
-  SHOAL_ASSIGN_OR_RETURN(UniqueFd fd, OpenForRead(path));
-  SHOAL_ASSIGN_OR_RETURN(uint64_t file_bytes, FileBytes(fd, path));
+// Reads `out` at `at` in steps.
+absl::Status ReadArray(const UniqueFd& fd, const std::string& path, uint64_t at,
+                       std::span<std::byte> out) {
+  while (!out.empty()) {
+    const auto step = out.first(std::min<uint64_t>(out.size(), kStepBytes));
+    SHOAL_RETURN_IF_ERROR(ReadExactAt(fd, path, at, step));
+    DropPageCache(fd, at, step.size());
+    out = out.subspan(step.size());
+    at += step.size();
+  }
+  return absl::OkStatus();
+}
+
+// What can be known of the file before its content is used: header, size and digest.
+absl::StatusOr<SessionFileHeader> CheckFile(const UniqueFd& fd, const std::string& path,
+                                            const SessionData& session) {
+  SHOAL_ASSIGN_OR_RETURN(const uint64_t file_bytes, FileBytes(fd, path));
   SessionFileHeader header = {};
   if (file_bytes < sizeof(header)) {
     return absl::InvalidArgumentError("not a session file of Shoal: too short");
   }
   SHOAL_RETURN_IF_ERROR(ReadExactAt(fd, path, 0, std::as_writable_bytes(std::span(&header, 1))));
   SHOAL_RETURN_IF_ERROR(CheckHeader(header, session, file_bytes));
-  // The digest first, in a pass of its own: a damaged file must not leave half a state behind.
+  // In a pass of its own: a damaged file must not cost the state that is there.
   SHOAL_RETURN_IF_ERROR(CheckDigest(fd, path, file_bytes));
+  return header;
+}
+
+absl::StatusOr<std::vector<int32_t>> ReadTokens(const UniqueFd& fd, const std::string& path,
+                                                const SessionFileHeader& header,
+                                                int64_t vocab_size) {
   std::vector<int32_t> tokens(header.num_tokens);
   SHOAL_RETURN_IF_ERROR(
-      ReadExactAt(fd, path, sizeof(header), std::as_writable_bytes(std::span(tokens))));
+      ReadArray(fd, path, sizeof(header), std::as_writable_bytes(std::span(tokens))));
   for (const int32_t id : tokens) {
-    if (id < 0 || id >= session.config->vocab_size) {
+    if (id < 0 || id >= vocab_size) {
       return absl::DataLossError(
           absl::StrCat("it holds token id ", id, ", which this model does not have"));
     }
   }
-  session.tokens = std::move(tokens);
-  session.logits.assign(header.num_logits, 0.0F);
-  uint64_t offset = sizeof(header);
+  return tokens;
+}
+
+// Everything behind the tokens.
+absl::Status ReadState(const UniqueFd& fd, const std::string& path, const SessionFileHeader& header,
+                       SessionData& session) {
+  session.logits.resize(header.num_logits);
+  uint64_t offset = sizeof(header) + header.num_tokens * sizeof(int32_t);
   return ForEachArray(session, [&](std::span<std::byte> bytes) {
     const uint64_t at = offset;
     offset += bytes.size();
-    return ReadExactAt(fd, path, at, bytes);
+    return ReadArray(fd, path, at, bytes);
   });
 }
 
@@ -176,15 +241,34 @@ absl::Status LoadFile(const std::string& path, SessionData& session) {
 absl::Status Session::Save(const std::string& path) const {
   const std::string temporary = absl::StrCat(path, ".tmp");
   SHOAL_ASSIGN_OR_RETURN(UniqueFd fd, CreateForWrite(temporary));
-  SHOAL_RETURN_IF_ERROR(WritePayload(*impl_, fd, temporary));
-  SHOAL_RETURN_IF_ERROR(SyncFile(fd, temporary));
-  SHOAL_RETURN_IF_ERROR(Annotate(fd.Close(), temporary));
-  return RenameDurably(temporary, path);
+  absl::Status status = WriteContent(*impl_, fd, temporary);
+  if (status.ok()) {
+    status = Annotate(fd.Close(), temporary);
+  }
+  if (status.ok()) {
+    status = RenameDurably(temporary, path);
+  }
+  if (!status.ok()) {
+    std::error_code ignored;  // the first error is the one to report
+    std::filesystem::remove(temporary, ignored);
+  }
+  return status;
 }
 
 absl::Status Session::Load(const std::string& path) {
-  const absl::Status status = LoadFile(path, *impl_);
-  return Annotate(status, absl::StrCat("load session ", path));
+  const std::string what = absl::StrCat("load session ", path);
+  const absl::StatusOr<UniqueFd> fd = OpenForRead(path);
+  SHOAL_RETURN_IF_ERROR(Annotate(fd.status(), what));
+  const absl::StatusOr<SessionFileHeader> header = CheckFile(*fd, path, *impl_);
+  SHOAL_RETURN_IF_ERROR(Annotate(header.status(), what));
+  const auto tokens = ReadTokens(*fd, path, *header, impl_->config->vocab_size);
+  SHOAL_RETURN_IF_ERROR(Annotate(tokens.status(), what));
+  impl_->tokens.assign(tokens->begin(), tokens->end());  // keeps the capacity of NewSession
+  const absl::Status status = ReadState(*fd, path, *header, *impl_);
+  if (!status.ok()) {
+    Reset();
+  }
+  return Annotate(status, what);
 }
 
 }  // namespace shoal

@@ -1,6 +1,7 @@
-// How much memory this process may still take: what the system has free, cut by cgroup limits of
-// both versions.
+// How much memory this process may still take, and could take at most: what the system has, cut by
+// cgroup limits of both versions.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <fstream>
 #include <limits>
@@ -34,11 +35,11 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
   return std::nullopt;
 }
 
-// "MemAvailable:   123 kB" of /proc/meminfo, in bytes.
-std::optional<uint64_t> MemAvailable(const std::string& proc_root) {
+// A line like "MemAvailable:   123 kB" of /proc/meminfo, in bytes.
+std::optional<uint64_t> MemInfo(const std::string& proc_root, absl::string_view name) {
   const std::string text = ReadAll(absl::StrCat(proc_root, "/meminfo"));
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    if (!absl::ConsumePrefix(&line, "MemAvailable:")) {
+    if (!absl::ConsumePrefix(&line, name)) {
       continue;
     }
     uint64_t kib = 0;
@@ -61,14 +62,32 @@ uint64_t StatValue(const std::string& text, absl::string_view name) {
   return 0;
 }
 
+// The files of one version of cgroups.
+struct CgroupFiles {
+  std::string root;
+  absl::string_view controller;  // "" for version 2
+  absl::string_view limit;
+  absl::string_view usage;
+};
+
+std::array<CgroupFiles, 2> BothVersions(const std::string& cgroup_root) {
+  return {CgroupFiles{cgroup_root, "", "memory.max", "memory.current"},
+          CgroupFiles{absl::StrCat(cgroup_root, "/memory"), "memory", "memory.limit_in_bytes",
+                      "memory.usage_in_bytes"}};
+}
+
+std::optional<uint64_t> LimitOf(const std::string& directory, const CgroupFiles& files) {
+  const auto limit = ReadNumber(absl::StrCat(directory, "/", files.limit));
+  // Version 1 writes "no limit" as a number near 2^63.
+  return limit && *limit <= std::numeric_limits<uint64_t>::max() / 4 ? limit : std::nullopt;
+}
+
 // What one cgroup directory leaves: its limit less its use, where page cache that can be dropped
 // does not count as used.
-std::optional<uint64_t> LeftIn(const std::string& directory, absl::string_view limit_file,
-                               absl::string_view usage_file) {
-  const auto limit = ReadNumber(absl::StrCat(directory, "/", limit_file));
-  const auto usage = ReadNumber(absl::StrCat(directory, "/", usage_file));
-  // Version 1 writes "no limit" as a number near 2^63.
-  if (!limit || !usage || *limit > std::numeric_limits<uint64_t>::max() / 4) {
+std::optional<uint64_t> LeftIn(const std::string& directory, const CgroupFiles& files) {
+  const auto limit = LimitOf(directory, files);
+  const auto usage = ReadNumber(absl::StrCat(directory, "/", files.usage));
+  if (!limit || !usage) {
     return std::nullopt;
   }
   const std::string stat = ReadAll(absl::StrCat(directory, "/memory.stat"));
@@ -94,29 +113,35 @@ std::string CgroupPath(const std::string& proc_root, absl::string_view controlle
   return "";
 }
 
-// The smallest room over the cgroup and all its parents: a limit anywhere above binds too.
-void CutByHierarchy(const std::string& root, std::string path, absl::string_view limit_file,
-                    absl::string_view usage_file, uint64_t& bytes) {
-  for (;;) {
-    if (const auto left = LeftIn(absl::StrCat(root, path), limit_file, usage_file)) {
-      bytes = std::min(bytes, *left);
+using BytesOf = std::optional<uint64_t> (*)(const std::string& directory, const CgroupFiles& files);
+
+// `bytes`, or the smallest `bytes_of` over the cgroups of this process and all their parents: a
+// limit anywhere above binds too.
+uint64_t CutByCgroups(uint64_t bytes, const std::string& proc_root, const std::string& cgroup_root,
+                      BytesOf bytes_of) {
+  for (const CgroupFiles& files : BothVersions(cgroup_root)) {
+    std::string path = CgroupPath(proc_root, files.controller);
+    for (;;) {
+      bytes = std::min(bytes, bytes_of(absl::StrCat(files.root, path), files).value_or(bytes));
+      const size_t slash = path.rfind('/');
+      if (slash == std::string::npos) {
+        break;
+      }
+      path.resize(slash);
     }
-    const size_t slash = path.rfind('/');
-    if (slash == std::string::npos) {
-      return;
-    }
-    path.resize(slash);
   }
+  return bytes;
 }
 
 }  // namespace
 
 uint64_t UsableMemoryBytes(const std::string& proc_root, const std::string& cgroup_root) {
-  uint64_t bytes = MemAvailable(proc_root).value_or(0);
-  CutByHierarchy(cgroup_root, CgroupPath(proc_root, ""), "memory.max", "memory.current", bytes);
-  CutByHierarchy(absl::StrCat(cgroup_root, "/memory"), CgroupPath(proc_root, "memory"),
-                 "memory.limit_in_bytes", "memory.usage_in_bytes", bytes);
-  return bytes;
+  return CutByCgroups(MemInfo(proc_root, "MemAvailable:").value_or(0), proc_root, cgroup_root,
+                      LeftIn);
+}
+
+uint64_t TotalMemoryBytes(const std::string& proc_root, const std::string& cgroup_root) {
+  return CutByCgroups(MemInfo(proc_root, "MemTotal:").value_or(0), proc_root, cgroup_root, LimitOf);
 }
 
 }  // namespace shoal

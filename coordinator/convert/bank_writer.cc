@@ -10,6 +10,7 @@
 #include "coordinator/convert/parallel_status.h"
 #include "coordinator/convert/source_model.h"
 #include "coordinator/convert/staged_file.h"
+#include "coordinator/memory_plan.h"
 
 namespace shoal {
 namespace {
@@ -17,6 +18,24 @@ namespace {
 // Experts held at a time. Their units are what threads share, at least 8 an expert, so that this
 // many keep any machine busy; an expert of the largest model is 140 MB as float.
 constexpr int64_t kMaxExpertsInFlight = 16;
+
+// Share of the usable memory that the experts in flight may take; what is usable counts page cache
+// of the checkpoint that is still wanted.
+constexpr uint64_t kMemoryShare = 4;
+
+// What one expert in flight takes at most: its weights as float, its source bytes (at most as many)
+// and its record.
+uint64_t ExpertBytes(const BankJob& job) {
+  const auto elements = static_cast<uint64_t>(kExpertMatrices * job.config.hidden_size *
+                                              job.config.moe.moe_intermediate_size);
+  return 2 * elements * sizeof(float) + job.layout.record_bytes;
+}
+
+int64_t ExpertsInFlight(const BankJob& job, int num_threads) {
+  const auto room = static_cast<int64_t>(UsableMemoryBytes() / kMemoryShare / ExpertBytes(job));
+  return std::clamp<int64_t>(
+      room, 1, std::min<int64_t>({job.config.moe.num_experts, num_threads, kMaxExpertsInFlight}));
+}
 
 // Consecutive experts of one layer, from source bytes to sealed records.
 class Batch {
@@ -110,8 +129,7 @@ absl::StatusOr<LedgerLayer> WriteBank(const BankJob& job, ThreadPool& pool,
                          StagedFile::Create(job.directory, BankTreeFile(job.layer)));
   const ExpertEncoder encoder(job.layout, job.codebooks);
   const int64_t num_experts = job.config.moe.num_experts;
-  const int64_t in_flight =
-      std::min<int64_t>({num_experts, pool.num_threads(), kMaxExpertsInFlight});
+  const int64_t in_flight = ExpertsInFlight(job, pool.num_threads());
   Batch batch(job, encoder, in_flight);
   LedgerLayer layer;
   layer.layer = job.layer;

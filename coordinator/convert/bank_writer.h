@@ -27,10 +27,11 @@ struct BankJob {
   std::string directory;                      // of the container in the making
 };
 
-// Reads, encodes and writes every expert of the layer. A few experts are in memory at a time; all
-// of the pool's threads work on their units. `on_bytes` is called from the calling thread with the
-// number of source bytes done since the last call; an error it returns ends the work. Errors:
-// INVALID_ARGUMENT (weights), RESOURCE_EXHAUSTED (disk).
+// Reads, encodes and writes every expert of the layer. A few experts are in memory at a time,
+// within a quarter of the usable memory or one; all of the pool's threads work on their units.
+// `on_bytes` is called from the calling thread with the number of source bytes done since the last
+// call; an error it returns ends the work. Errors: INVALID_ARGUMENT (weights), RESOURCE_EXHAUSTED
+// (disk).
 absl::StatusOr<LedgerLayer> WriteBank(const BankJob& job, ThreadPool& pool,
                                       const std::function<absl::Status(uint64_t)>& on_bytes);
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/container/container.h"
 #include "common/io/file.h"
 #include "common/status/status_macros.h"
@@ -17,15 +16,15 @@
 #include "coordinator/convert/codebook_training.h"
 #include "coordinator/convert/staged_file.h"
 #include "coordinator/convert/trunk_writer.h"
+#include "coordinator/memory_plan.h"
 
 namespace shoal {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string HumanBytes(uint64_t bytes) {
-  return absl::StrFormat("%d bytes (%.2f GiB)", bytes,
-                         static_cast<double>(bytes) / (uint64_t{1} << 30));
+std::string InBytes(uint64_t bytes) {
+  return absl::StrCat(bytes, " bytes (", FormatSize(bytes), ")");
 }
 
 }  // namespace
@@ -69,7 +68,7 @@ absl::StatusOr<ConvertReport> Conversion::Run() {
   }
   if (absl::IsResourceExhausted(status)) {
     return Annotate(status, absl::StrCat("the container needs another ",
-                                         HumanBytes(container_bytes_ - finished_bytes_),
+                                         InBytes(container_bytes_ - finished_bytes_),
                                          " of disk; free them and run the same command again"));
   }
   SHOAL_RETURN_IF_ERROR(status);
@@ -111,7 +110,7 @@ absl::Status Conversion::CheckSpace() {
   SHOAL_ASSIGN_OR_RETURN(const uint64_t free, FreeDiskBytes(staging_.path()));
   if (container_bytes_ - kept > free) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the file system of ", staging_.path(), " has ", HumanBytes(free), " free"));
+        absl::StrCat("the file system of ", staging_.path(), " has ", InBytes(free), " free"));
   }
   return absl::OkStatus();
 }

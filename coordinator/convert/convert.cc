@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -15,6 +13,7 @@
 #include "coordinator/convert/ledger.h"
 #include "coordinator/convert/source_model.h"
 #include "coordinator/convert/staging_directory.h"
+#include "coordinator/memory_plan.h"
 
 namespace shoal {
 namespace {
@@ -99,23 +98,17 @@ absl::StatusOr<ConvertSettings> ResolveSettings(const StagingDirectory& staging,
 
 TrunkType RecommendedTrunk(const ModelConfig& config) {
   constexpr uint64_t kMemoryShare = 4;
-  const uint64_t memory_bytes = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                                static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   uint64_t trunk_bytes = 0;
   for (const TrunkTensor& tensor : TrunkTensors(config)) {
-    uint64_t elements = 1;
-    for (const uint64_t size : tensor.shape) {
-      elements *= size;
-    }
-    trunk_bytes += elements;
+    trunk_bytes += NumElements(tensor.shape);
   }
-  return trunk_bytes <= memory_bytes / kMemoryShare ? TrunkType::kQ8 : TrunkType::kQ4;
+  return trunk_bytes <= TotalMemoryBytes() / kMemoryShare ? TrunkType::kQ8 : TrunkType::kQ4;
 }
 
 absl::StatusOr<ConvertReport> Convert(const std::string& checkpoint, const std::string& directory,
                                       const ConvertOptions& options,
                                       const ProgressFunction& on_progress, std::stop_token stop) {
-  const std::string target = directory.substr(0, directory.find_last_not_of('/') + 1);
+  const std::string target = WithoutTrailingSlashes(directory);
   if (target.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", directory, "\" cannot be the directory of a container"));

@@ -50,7 +50,7 @@ struct ConvertReport {
   std::vector<std::string> remade_files;
 };
 
-// q8 where the whole trunk at 8 bits is at most a quarter of this machine's memory, else q4.
+// q8 where the whole trunk at 8 bits is at most a quarter of TotalMemoryBytes(), else q4.
 TrunkType RecommendedTrunk(const ModelConfig& config);
 
 // Writes `directory` from `checkpoint`. All work happens in `directory`.partial, which a later call
@@ -61,12 +61,15 @@ TrunkType RecommendedTrunk(const ModelConfig& config);
 // `on_progress` (may be empty) is called from the calling thread: before and after each step, and
 // at least once for every few experts. `stop` is looked at in the same places.
 //
+// Memory: the experts in flight, one a thread and at most 16, take at most a quarter of what
+// UsableMemoryBytes() says when their layer begins, but one expert is always in memory: as float,
+// as source bytes and as record.
+//
 // Everything but the values of weights is checked before the first byte is written. The values are
 // checked as they are read: a NaN or an infinity is an INVALID_ARGUMENT that names file, tensor and
 // element, `directory` does not appear, and what was finished is kept, so that the same command
 // goes on once the checkpoint's file has been fetched again.
 //   ALREADY_EXISTS       `directory` holds something else, or a conversion with other settings
-//
 //                        (named)
 //   FAILED_PRECONDITION  `directory`.partial belongs to other settings or another checkpoint
 //                        (named; remove it to start again), or another process is at work in it

@@ -24,21 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kModelFile[] = "model.safetensors";
-constexpr uint64_t kMaxCopiedFileBytes = uint64_t{256} << 20;
-
-uint64_t NumElements(const std::vector<uint64_t>& shape) {
-  uint64_t elements = 1;  // the container's shapes were checked against its files
-  for (const uint64_t size : shape) {
-    elements *= size;
-  }
-  return elements;
-}
 
 // Files of the checkpoint besides the model, copied from the container.
 std::vector<std::string> CopiedNames(const Container& container) {
   std::vector<std::string> names;
-  for (const char* name :
-       {"config.json", "tiktoken.model", "tokenizer_config.json", "generation_config.json"}) {
+  for (const char* name : kCopiedFiles) {
     if (container.manifest().FindFile(name) != nullptr) {
       names.emplace_back(name);
     }
@@ -243,7 +233,7 @@ absl::Status WriteCheckpoint(const Container& container, Dequantizer& dequantize
 absl::Status Dequantize(const std::string& container, const std::string& directory,
                         const std::function<void(const ConvertProgress&)>& on_progress,
                         std::stop_token stop) {
-  const std::string target = directory.substr(0, directory.find_last_not_of('/') + 1);
+  const std::string target = WithoutTrailingSlashes(directory);
   std::error_code error;
   if (target.empty() || fs::symlink_status(target, error).type() != fs::file_type::not_found) {
     return absl::AlreadyExistsError(

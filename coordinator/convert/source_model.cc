@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/container/manifest.h"
 #include "common/io/file.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
@@ -15,7 +16,6 @@
 namespace shoal {
 namespace {
 
-constexpr uint64_t kMaxCopiedFileBytes = uint64_t{256} << 20;
 constexpr size_t kHexDigestChars = 64;
 
 absl::Status FindTrunk(const Checkpoint& checkpoint, SourceModel& source) {
@@ -56,8 +56,11 @@ absl::Status FindExperts(const Checkpoint& checkpoint, SourceModel& source) {
 }
 
 absl::Status ReadCopies(const Checkpoint& checkpoint, SourceModel& source) {
-  source.copies.push_back({"config.json", checkpoint.config_json()});
-  for (const char* name : {"tiktoken.model", "tokenizer_config.json", "generation_config.json"}) {
+  for (const char* name : kCopiedFiles) {
+    if (absl::string_view(name) == kConfigFile) {
+      source.copies.push_back({name, checkpoint.config_json()});
+      continue;
+    }
     absl::StatusOr<std::string> content =
         ReadTextFile(absl::StrCat(checkpoint.directory(), "/", name), kMaxCopiedFileBytes);
     const bool optional = absl::string_view(name) == "generation_config.json";
@@ -71,6 +74,14 @@ absl::Status ReadCopies(const Checkpoint& checkpoint, SourceModel& source) {
 }
 
 }  // namespace
+
+uint64_t NumElements(std::span<const uint64_t> shape) {
+  uint64_t elements = 1;
+  for (const uint64_t size : shape) {
+    elements *= size;
+  }
+  return elements;
+}
 
 uint64_t SourceModel::total_bytes() const {
   uint64_t total = trunk_bytes;

@@ -34,7 +34,11 @@ struct TrunkSource {
   bool counts = true;
 };
 
-// A file that goes into the container as it is.
+// Files that go into the container as they are, and back into a checkpoint; the last is optional.
+inline constexpr std::array<const char*, 4> kCopiedFiles = {
+    "config.json", "tiktoken.model", "tokenizer_config.json", "generation_config.json"};
+inline constexpr uint64_t kMaxCopiedFileBytes = uint64_t{256} << 20;
+
 struct CopiedFile {
   std::string name;
   std::string content;
@@ -56,6 +60,9 @@ struct SourceModel {
 // with its shape and a dtype that can be read. Values are not read. Errors are those of
 // ParseModelConfig, Tokenizer::Load and Checkpoint::Find.
 absl::StatusOr<SourceModel> CheckSource(const Checkpoint& checkpoint);
+
+// The product of a shape that was checked: by ParseModelConfig, or against a container's files.
+uint64_t NumElements(std::span<const uint64_t> shape);
 
 // The three matrices of one expert.
 enum ExpertMatrix { kGate = 0, kUp = 1, kDown = 2 };

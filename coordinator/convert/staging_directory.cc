@@ -48,6 +48,10 @@ bool SameFile(const UniqueFd& fd, const std::string& path) {
 
 }  // namespace
 
+std::string WithoutTrailingSlashes(const std::string& path) {
+  return path.substr(0, path.find_last_not_of('/') + 1);
+}
+
 absl::StatusOr<UniqueFd> MakeLockedDirectory(const std::string& path) {
   // Another process may remove the directory between our creating and our locking it.
   constexpr int kAttempts = 16;

@@ -28,6 +28,9 @@ absl::StatusOr<UniqueFd> MakeLockedDirectory(const std::string& path);
 // Names of a directory's entries, in no order; empty where there is no directory.
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 
+// `path` as the directory's name, to which a suffix can be added; empty for "/" and "".
+std::string WithoutTrailingSlashes(const std::string& path);
+
 class StagingDirectory {
  public:
   // Creates `target`.partial where it does not exist and locks it against other processes; the lock

@@ -35,7 +35,8 @@ struct ForwardContext {
 // Runs `ids` (at most workspace.max_rows, all inside the vocabulary) at positions first_position...
 // The new delta-attention state is left in state.next(): the caller commits. Afterwards
 // workspace.normed holds the final norm's output [ids.size(), hidden_size]. CANCELLED between
-// layers where `stop` was requested; INTERNAL where a value stopped being finite; and ExpertBackend::Execute's errors.
+// layers where `stop` was requested; INTERNAL where a value stopped being finite; and
+// ExpertBackend::Execute's errors.
 absl::Status RunLayers(ForwardContext& context, std::span<const int32_t> ids,
                        int64_t first_position);
 

@@ -1,5 +1,7 @@
 #include "coordinator/model/trunk_weights.h"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -57,11 +59,9 @@ class TensorTable {
       Missing(name);
       return;
     }
-    uint64_t count = 1;
-    for (const uint64_t size : it->second.entry->shape) {
-      count *= size;
-    }
-    vector = {reinterpret_cast<const float*>(it->second.bytes.data()), count};
+    const auto& [entry, bytes] = it->second;
+    vector = {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+    CheckFinite(*entry, vector);
   }
 
   absl::Status status() const { return status_; }
@@ -75,6 +75,18 @@ class TensorTable {
   void Missing(const std::string& name) {
     if (status_.ok()) {
       status_ = absl::InternalError(absl::StrCat("trunk tensor ", name, " was not loaded"));
+    }
+  }
+
+  // The converter refuses such values, and matrices show them in the output; but a bias that is not
+  // a number can leave finite output behind a wrong choice of experts.
+  void CheckFinite(const TrunkEntry& entry, std::span<const float> vector) {
+    const auto bad = std::find_if(vector.begin(), vector.end(),
+                                  [](float value) { return !std::isfinite(value); });
+    if (bad != vector.end() && status_.ok()) {
+      status_ = absl::DataLossError(absl::StrCat(
+          container_.PathOf(kTrunkFile), ": tensor ", entry.name, " holds ", *bad, " at element ",
+          bad - vector.begin(), "; the container is damaged, convert the checkpoint again"));
     }
   }
 

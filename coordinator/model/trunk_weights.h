@@ -61,7 +61,8 @@ struct LayerWeights {
 // Immutable after Load; views point into the owned buffer.
 class TrunkWeights {
  public:
-  // Reads trunk.bin tensor by tensor and checks every CRC. DATA_LOSS names the tensor.
+  // Reads trunk.bin tensor by tensor and checks every CRC, and that vectors (norms, biases, taps)
+  // are finite. DATA_LOSS names file and tensor.
   static absl::StatusOr<TrunkWeights> Load(const Container& container);
   // Bytes Load allocates.
   static uint64_t MemoryBytes(const Manifest& manifest);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "common/container/container.h"
@@ -80,22 +81,66 @@ TEST_F(MemoryPlanTest, RecommendationIsUpToThreeWorkingSetsAboveTheFloor) {
   EXPECT_EQ(plan.recommended_bytes, plan.floor_bytes + 3 * plan.working_set_bytes);
 }
 
-TEST_F(MemoryPlanTest, BudgetBelowTheFloorIsRefusedWithTheTable) {
+TEST_F(MemoryPlanTest, BudgetBelowTheFloorIsPlannedAndRefusedWithTheTable) {
   SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan plan, Plan());
+  EXPECT_TRUE(plan.fits);
+  SHOAL_EXPECT_OK(CheckFits(plan));
   options_.budget_bytes = plan.floor_bytes - 1;
-  EXPECT_THAT(Plan(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                               AllOf(HasSubstr("trunk"), HasSubstr("kv_cache"),
-                                     HasSubstr("expert_cache"), HasSubstr("Raise --budget"))));
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan less, Plan());
+  EXPECT_FALSE(less.fits);
+  EXPECT_EQ(less.floor_bytes, plan.floor_bytes);
+  EXPECT_EQ(less.cache_records, container_->config().moe.num_experts_per_token);
+  EXPECT_THAT(CheckFits(less),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("trunk"), HasSubstr("kv_cache"), HasSubstr("expert_cache"),
+                             HasSubstr("Raise --budget"))));
 }
 
-TEST_F(MemoryPlanTest, WithoutABudgetAMachineTooSmallIsRefusedUnlessAskedFor) {
+TEST_F(MemoryPlanTest, WithoutABudgetAMachineTooSmallDoesNotFitUnlessAskedFor) {
   options_.budget_bytes.reset();
   options_.usable_bytes = uint64_t{20} << 20;
-  EXPECT_THAT(Plan(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                               AllOf(HasSubstr("usable memory of 20.00 MiB"), HasSubstr("trunk"),
-                                     HasSubstr("insist with --budget"))));
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan plan, Plan());
+  EXPECT_FALSE(plan.fits);
+  EXPECT_EQ(plan.recommended_bytes, plan.floor_bytes);
+  EXPECT_THAT(CheckFits(plan),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("usable memory of 20.00 MiB"), HasSubstr("trunk"),
+                             HasSubstr("insist with --budget"))));
   options_.budget_bytes = uint64_t{1} << 30;
-  SHOAL_EXPECT_OK(Plan());
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan asked, Plan());
+  SHOAL_EXPECT_OK(CheckFits(asked));
+}
+
+TEST_F(MemoryPlanTest, CountsTokensLogitsAndTheSamplersScratchForEverySession) {
+  options_.num_sessions = 3;
+  options_.context_tokens = 1000;
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan plan, Plan());
+  // Vocabulary 4096: a float logit, a double score, a 24-byte candidate, a mark; three ids a
+  // position.
+  EXPECT_EQ(PartOf(plan, "tokens_and_logits"), 3 * (4096 * (4 + 8 + 24 + 1) + 1000 * 3 * 4));
+}
+
+TEST_F(MemoryPlanTest, NoProductWraps) {
+  Manifest manifest = container_->manifest();
+  manifest.config.mla.kv_lora_rank = int64_t{1} << 40;
+  options_.num_sessions = std::numeric_limits<int>::max();
+  // 2 layers x 2^40 x 4 bytes x 4096 positions x 2^31 sessions are 2^86 bytes.
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan plan, PlanMemory(manifest, options_));
+  EXPECT_EQ(plan.floor_bytes, std::numeric_limits<uint64_t>::max());
+  EXPECT_FALSE(plan.fits);
+}
+
+TEST_F(MemoryPlanTest, RecommendsTheFloorAloneWhereNoWorkingSetLeavesTheReserve) {
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan plan, Plan());
+  options_.budget_bytes.reset();
+  constexpr uint64_t kReserve = uint64_t{256} << 20;
+  options_.usable_bytes = plan.floor_bytes + plan.working_set_bytes + kReserve;
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan one, Plan());
+  EXPECT_EQ(one.recommended_bytes, one.floor_bytes + one.working_set_bytes);
+  --*options_.usable_bytes;
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan none, Plan());
+  EXPECT_EQ(none.recommended_bytes, none.floor_bytes);
+  EXPECT_TRUE(none.fits);
 }
 
 TEST_F(MemoryPlanTest, ContextIsCheckedAgainstTheModel) {

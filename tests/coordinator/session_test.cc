@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -12,25 +13,27 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "coordinator/model.h"
+#include "tests/coordinator/test_models.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
 namespace shoal {
 namespace {
 
+using ::shoal::testing::ConvertSmall;
+using ::shoal::testing::F32Model;
+using ::shoal::testing::OpenModel;
+using ::shoal::testing::RvqModel;
+using ::shoal::testing::SmallCheckpoint;
 using ::shoal::testing::StatusIs;
 using ::shoal::testing::TempDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr char kModels[] = SHOAL_TEST_MODELS;
-constexpr uint64_t kRoomyBudget = uint64_t{1} << 30;
-
-std::string RvqModel() { return std::string(kModels) + "/tiny-rvq3"; }
-std::string F32Model() { return std::string(kModels) + "/tiny-f32"; }
+using ::testing::Not;
 
 // 150 ids spread over the base vocabulary: more than two attention blocks and two chunks of 64.
 std::vector<int32_t> Prompt() {
@@ -39,15 +42,6 @@ std::vector<int32_t> Prompt() {
     ids[i] = static_cast<int32_t>((i * 7919 + 13) % 3840);
   }
   return ids;
-}
-
-std::unique_ptr<Model> OpenModel(const std::string& directory, ModelOptions options) {
-  if (!options.budget_bytes) {
-    options.budget_bytes = kRoomyBudget;
-  }
-  auto model = Model::Open(directory, options);
-  EXPECT_THAT(model, testing::IsOk());
-  return model.ok() ? *std::move(model) : nullptr;
 }
 
 std::string FileBytesOf(const std::string& path) {
@@ -102,10 +96,58 @@ TEST_P(SessionTest, CacheSizeDoesNotChangeAnyBit) {
   }
 }
 
+TEST_P(SessionTest, AnotherSessionOnAnotherThreadDoesNotChangeAnyBit) {
+  // Two threads compute, so that the sessions meet in the pool and in the expert cache.
+  const auto model =
+      OpenModel(GetParam(), {.num_sessions = 2, .num_threads = 2, .cache_records = 8});
+  std::vector<int32_t> other = Prompt();
+  std::reverse(other.begin(), other.end());
+  SHOAL_ASSERT_OK_AND_ASSIGN(const auto first, model->NewSession());
+  SHOAL_ASSERT_OK_AND_ASSIGN(const auto second, model->NewSession());
+  const std::string first_alone = RunToBytes(*first, Prompt(), 16);
+  const std::string second_alone = RunToBytes(*second, other, 16);
+  first->Reset();
+  second->Reset();
+  std::string second_beside;
+  std::thread thread([&] { second_beside = RunToBytes(*second, other, 16); });
+  const std::string first_beside = RunToBytes(*first, Prompt(), 16);
+  thread.join();
+  EXPECT_TRUE(first_beside == first_alone);
+  EXPECT_TRUE(second_beside == second_alone);
+}
+
 INSTANTIATE_TEST_SUITE_P(Containers, SessionTest, ::testing::Values(RvqModel(), F32Model()),
                          [](const auto& info) {
                            return info.index == 0 ? std::string("Rvq3") : std::string("F32");
                          });
+
+class TrunkTypeTest : public ::testing::TestWithParam<TrunkType> {};
+
+TEST_P(TrunkTypeTest, NeitherChunksNorThreadsChangeAnyBit) {
+  TempDir dir;
+  const std::string container = ConvertSmall(SmallCheckpoint(), dir, GetParam());
+  std::vector<int32_t> ids(70);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<int32_t>((i * 101 + 13) % 300);
+  }
+  const auto run = [&](int threads, int64_t chunk_tokens) {
+    const auto model = OpenModel(container, {.context_tokens = 128, .num_threads = threads});
+    EXPECT_EQ(model->mode().trunk, TrunkTypeName(GetParam()));
+    auto session = model->NewSession();
+    EXPECT_THAT(session, testing::IsOk());
+    return RunToBytes(**session, ids, chunk_tokens);
+  };
+  const std::string whole = run(1, 0);
+  for (const int64_t chunk : {1, 7, 64}) {
+    EXPECT_TRUE(whole == run(2, chunk)) << "chunks of " << chunk;
+  }
+  EXPECT_TRUE(whole == run(4, 0));
+}
+
+INSTANTIATE_TEST_SUITE_P(AllTypes, TrunkTypeTest,
+                         ::testing::Values(TrunkType::kF32, TrunkType::kBF16, TrunkType::kQ8,
+                                           TrunkType::kQ4),
+                         [](const auto& info) { return std::string(TrunkTypeName(info.param)); });
 
 TEST(SessionFileTest, ALoadedSessionGoesOnWithTheSameBits) {
   const auto model = OpenModel(RvqModel(), {.num_sessions = 2});
@@ -167,6 +209,36 @@ TEST(SessionFileTest, RefusesEveryFlippedByteAndEveryTruncation) {
     write(good.substr(0, keep));
     EXPECT_FALSE(session->Load(dir / "bad").ok()) << "cut to " << keep;
   }
+}
+
+TEST(SessionFileTest, RefusesAnIdentityThatIsNotHexadecimalWithoutPrintingIt) {
+  TempDir dir;
+  const auto model = OpenModel(RvqModel(), {});
+  SHOAL_ASSERT_OK_AND_ASSIGN(auto session, model->NewSession());
+  SHOAL_ASSERT_OK(session->Save(dir / "state"));
+  std::string bytes = FileBytesOf(dir / "state");
+  bytes.replace(32, 4, "\x1b[2J");  // the identity begins there; this clears a terminal
+  std::ofstream(dir / "state", std::ios::binary) << bytes;
+  EXPECT_THAT(session->Load(dir / "state"),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr("hexadecimal"), Not(HasSubstr("\x1b")))));
+}
+
+TEST(SessionFileTest, AFailedSaveLeavesNoTemporaryFileAndTheOldOneAsItWas) {
+  TempDir dir;
+  const auto model = OpenModel(RvqModel(), {});
+  SHOAL_ASSERT_OK_AND_ASSIGN(auto session, model->NewSession());
+  std::filesystem::create_directories(dir / "state/full");  // cannot be replaced by a file
+  EXPECT_FALSE(session->Save(dir / "state").ok());
+  EXPECT_FALSE(std::filesystem::exists(dir / "state.tmp"));
+
+  SHOAL_ASSERT_OK(session->Save(dir / "old"));
+  const std::string old = FileBytesOf(dir / "old");
+  std::filesystem::create_symlink("/dev/full", dir / "old.tmp");
+  EXPECT_THAT(session->Save(dir / "old"),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("old.tmp")));
+  EXPECT_FALSE(std::filesystem::is_symlink(dir / "old.tmp"));
+  EXPECT_EQ(FileBytesOf(dir / "old"), old);
 }
 
 TEST(SessionFileTest, RefusesAnotherVersionByNumber) {

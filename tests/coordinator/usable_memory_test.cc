@@ -61,6 +61,16 @@ TEST_F(UsableMemoryTest, ReadsVersionOneHierarchies) {
   EXPECT_EQ(Usable(), 8000U * 1024);
 }
 
+TEST_F(UsableMemoryTest, TotalIsTheSmallestLimitWhateverIsInUse) {
+  EXPECT_EQ(TotalMemoryBytes(dir_ / "proc", dir_ / "cgroup"), 9000U * 1024);
+  Write("cgroup/a/b/memory.max", "5000000\n");
+  Write("cgroup/a/b/memory.current", "2000000\n");
+  Write("cgroup/a/memory.max", "4000000\n");
+  EXPECT_EQ(TotalMemoryBytes(dir_ / "proc", dir_ / "cgroup"), 4000000U);
+  Write("cgroup/a/memory.max", "max\n");
+  EXPECT_EQ(TotalMemoryBytes(dir_ / "proc", dir_ / "cgroup"), 5000000U);
+}
+
 TEST_F(UsableMemoryTest, IsZeroWhenTheLimitIsAlreadyExceeded) {
   Write("cgroup/a/b/memory.max", "1000\n");
   Write("cgroup/a/b/memory.current", "5000\n");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/memory_plan.h"
 #include "tests/testing/status_matchers.h"
 
 namespace shoal {
@@ -117,6 +118,12 @@ TEST_F(FlagSetTest, TooManyArgumentsAreNamed) {
   ExpectUsageError({"models/x", "once", "upon"}, HasSubstr("unexpected argument 'upon'"));
 }
 
+TEST_F(FlagSetTest, FlagsBehindADoubleDashAreNamed) {
+  ExpectUsageError(
+      {"models/x", "--", "-text", "--ctx", "2"},
+      AllOf(HasSubstr("unexpected argument '--ctx'"), HasSubstr("put flags before --")));
+}
+
 TEST_F(FlagSetTest, MissingArgumentIsNamed) {
   ExpectUsageError({}, HasSubstr("DIR is missing"));
   ExpectUsageError({""}, HasSubstr("DIR"));
@@ -177,6 +184,8 @@ TEST(ExitCodeTest, FollowsTheStatusUnlessMarked) {
   EXPECT_EQ(
       ExitCodeOf(WithExitCode(absl::FailedPreconditionError("x"), ExitCode::kBudgetBelowFloor)),
       ExitCode::kBudgetBelowFloor);
+  EXPECT_EQ(ExitCodeOf(absl::FailedPreconditionError("x")), ExitCode::kFailure);
+  EXPECT_EQ(ExitCodeOf(CheckFits(MemoryPlan())), ExitCode::kBudgetBelowFloor);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/io/file.h"
@@ -55,6 +56,41 @@ TEST(NpyWriterTest, FileAppearsOnlyWhenItIsComplete) {
   SHOAL_ASSERT_OK(writer.Append(std::vector<float>{2}));
   SHOAL_ASSERT_OK(writer.Finish());
   EXPECT_TRUE(std::filesystem::exists(dir / "x.npy"));
+}
+
+TEST(NpyWriterTest, NothingIsLeftOfAnArrayThatWasNotFinished) {
+  const TempDir dir;
+  {
+    SHOAL_ASSERT_OK_AND_ASSIGN(NpyWriter first,
+                               NpyWriter::Create(dir / "x.npy", NpyType::kFloat32, 2, 1));
+    SHOAL_ASSERT_OK_AND_ASSIGN(NpyWriter second,
+                               NpyWriter::Create(dir / "y.npy", NpyType::kFloat32, 1, 1));
+    SHOAL_ASSERT_OK(first.Append(std::vector<float>{1}));
+    first = std::move(second);
+    NpyWriter third = std::move(first);
+    SHOAL_ASSERT_OK(third.Append(std::vector<float>{1}));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(NpyWriterTest, FinishedFileOutlivesItsWriter) {
+  const TempDir dir;
+  {
+    SHOAL_ASSERT_OK_AND_ASSIGN(const NpyWriter other,
+                               NpyWriter::Create(dir / "y.npy", NpyType::kFloat32, 1, 1));
+    SHOAL_ASSERT_OK_AND_ASSIGN(NpyWriter writer,
+                               NpyWriter::Create(dir / "x.npy", NpyType::kFloat32, 0, 5));
+    SHOAL_ASSERT_OK(writer.Finish());
+  }
+  EXPECT_TRUE(std::filesystem::exists(dir / "x.npy"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "y.npy.partial"));
+}
+
+TEST(NpyWriterTest, RefusesAShapeThatCannotBe) {
+  const TempDir dir;
+  EXPECT_THAT(NpyWriter::Create(dir / "x.npy", NpyType::kFloat32, -1, 5).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("-1 x 5")));
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 
 TEST(NpyWriterTest, RefusesMoreValuesThanTheShapeHas) {

@@ -21,7 +21,9 @@ namespace fs = std::filesystem;
 std::string ConfigJson(const SmallCheckpoint& options) {
   return absl::StrCat(
       R"({"architectures":["KimiLinearForCausalLM"],"model_type":"kimi_linear",
-"vocab_size":300,"hidden_size":36,"intermediate_size":56,"num_hidden_layers":3,"num_attention_heads":2,
+"vocab_size":)",
+      options.vocab_size,
+      R"(,"hidden_size":36,"intermediate_size":56,"num_hidden_layers":3,"num_attention_heads":2,
 "num_key_value_heads":2,"head_dim":16,"hidden_act":"silu","rms_norm_eps":1e-05,"rope_theta":10000.0,
 "rope_scaling":null,"tie_word_embeddings":)",
       options.tie_word_embeddings ? "true" : "false",

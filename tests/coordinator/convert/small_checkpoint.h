@@ -18,6 +18,7 @@ namespace shoal::testing {
 struct SmallCheckpoint {
   bool tie_word_embeddings = false;
   bool dense_only = false;
+  int64_t vocab_size = 300;  // ids from 512 on have no token
   uint32_t seed = 1;
   // Called for every tensor before it is written; may change name, shape and values, or clear the
   // name to leave it out.
