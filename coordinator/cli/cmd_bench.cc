@@ -61,7 +61,7 @@ class BenchCommand final : public Command {
     flags.Integer("--decode", &decode_tokens_, {1, 1'000'000},
                   absl::StrCat("Tokens decoded after it (default ", decode_tokens_, ")"));
     flags.Integer("--seed", &seed_, {0}, "Another seed draws another prompt (default 0)");
-    model_flags_.AddOptions(flags);
+    model_flags_.AddOptions(flags, "what --prefill and\n--decode need");
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
@@ -73,6 +73,9 @@ class BenchCommand final : public Command {
     SHOAL_ASSIGN_OR_RETURN(const Phase decode, Decode(*model, *session, *interrupt));
     if (console.json()) {
       Json json;
+      if (interrupt->requested()) {
+        json["interrupted"] = true;
+      }
       json["prefill"] = PhaseJson(prefill);
       json["decode"] = PhaseJson(decode);
       AddModelFields(*model, json);
@@ -81,11 +84,15 @@ class BenchCommand final : public Command {
     } else {
       console.Print(FormatPhase("prefill", prefill));
       console.Print(FormatPhase("decode", decode));
+      if (interrupt->requested()) {
+        console.Note("shoal: interrupted; this is what was measured until then");
+      }
     }
     return interrupt->requested() ? ExitCode::kInterrupted : ExitCode::kOk;
   }
 
  private:
+  // Whole chunks of the prompt, fewer tokens than asked where Ctrl-C comes first.
   absl::StatusOr<Phase> Prefill(const Model& model, Session& session,
                                 const Interrupt& interrupt) const {
     const Clock& clock = Clock::Real();
@@ -94,8 +101,11 @@ class BenchCommand final : public Command {
     const absl::Time start = clock.Now();
     Session::ExtendOptions extend;
     extend.stop = interrupt.token();
-    SHOAL_RETURN_IF_ERROR(session.Extend(prompt, extend));
-    return Phase{.num_tokens = prefill_tokens_,
+    if (const absl::Status status = session.Extend(prompt, extend);
+        !status.ok() && !absl::IsCancelled(status)) {
+      return status;
+    }
+    return Phase{.num_tokens = session.position(),
                  .time = clock.Now() - start,
                  .experts = TotalExperts(model.ExpertStats()),
                  .token_times = {}};
@@ -108,11 +118,17 @@ class BenchCommand final : public Command {
     const std::vector<ExpertLayerStats> before = model.ExpertStats();
     Sampler greedy({});
     Phase phase;
+    Session::ExtendOptions extend;
+    extend.stop = interrupt.token();
     const absl::Time start = clock.Now();
     absl::Time token_start = start;
     while (phase.num_tokens < decode_tokens_ && !interrupt.requested()) {
       const int32_t id = greedy.Sample(session.logits(), {});
-      SHOAL_RETURN_IF_ERROR(session.Extend({&id, 1}));
+      const absl::Status status = session.Extend({&id, 1}, extend);
+      if (absl::IsCancelled(status)) {
+        break;
+      }
+      SHOAL_RETURN_IF_ERROR(status);
       ++phase.num_tokens;
       const absl::Time now = clock.Now();
       phase.token_times.push_back(now - token_start);

@@ -50,13 +50,17 @@ class ChatLoop {
       absl::StatusOr<std::optional<std::string>> line = reader.Next(interrupt_.token());
       if (absl::IsCancelled(line.status())) {
         console_.Note("");
-        return ExitCode::kInterrupted;
+        return Interrupted();
       }
       SHOAL_RETURN_IF_ERROR(line.status());
       if (!line->has_value()) {
         break;
       }
       const absl::Status status = Handle(**line, options);
+      if (interrupted_ && !terminal_) {
+        return Interrupted();  // who stops a script does not want its next message answered
+      }
+      interrupted_ = false;
       if (!status.ok() && !terminal_) {
         return status;  // a script must not go on as if the answer were there
       }
@@ -68,6 +72,11 @@ class ChatLoop {
   }
 
  private:
+  ExitCode Interrupted() {
+    PrintStatistics(/*interrupted=*/true);
+    return ExitCode::kInterrupted;
+  }
+
   absl::Status Handle(absl::string_view line, const GenerateOptions& options) {
     if (absl::StripAsciiWhitespace(line).empty()) {
       return absl::OkStatus();
@@ -93,7 +102,7 @@ class ChatLoop {
     } else if (word == "/reset") {
       chat_.Reset();
     } else if (word == "/stats") {
-      PrintStatistics();
+      PrintStatistics(/*interrupted=*/false);
     } else if (word == "/help") {
       console_.NoteRaw(kChatHelp);
     } else if (word == "/exit" || word == "/quit") {
@@ -113,6 +122,7 @@ class ChatLoop {
     absl::StatusOr<GenerateResult> result = chat_.Answer(
         std::string(message), options,
         [&stream](const TokenEvent& event) { return stream.OnToken(event); }, interrupt_.token());
+    interrupted_ = interrupt_.requested();
     interrupt_.Rearm();
     SHOAL_RETURN_IF_ERROR(result.status());
     stream.Finish(result->text);
@@ -124,6 +134,8 @@ class ChatLoop {
       AddExpertFields(TotalExperts(model_.ExpertStats(), before), json);
       json["session_tokens"] = chat_.session().position();
       console_.PrintJson(json);
+    } else if (result->finish_reason == FinishReason::kCallerStopped) {
+      console_.Note(FormatGenerate(*result, TotalExperts(model_.ExpertStats(), before)));
     } else if (result->finish_reason != FinishReason::kEndOfText) {
       console_.Note(
           absl::StrCat("(the answer was ended by ", FinishReasonName(result->finish_reason), ")"));
@@ -131,10 +143,13 @@ class ChatLoop {
     return absl::OkStatus();
   }
 
-  void PrintStatistics() {
+  void PrintStatistics(bool interrupted) {
     const ExpertLayerStats experts = TotalExperts(model_.ExpertStats());
     if (console_.json()) {
       Json json;
+      if (interrupted) {
+        json["interrupted"] = true;
+      }
       json["session_tokens"] = chat_.session().position();
       AddExpertFields(experts, json);
       AddModelFields(model_, json);
@@ -152,6 +167,7 @@ class ChatLoop {
   Console& console_;
   const bool terminal_;
   bool done_ = false;
+  bool interrupted_ = false;  // the newest answer
 };
 
 class ChatCommand final : public Command {

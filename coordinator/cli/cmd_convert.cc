@@ -110,10 +110,10 @@ class ConvertCommand final : public Command {
       absl::StrAppendFormat(&text, "trunk  %.6f (%s)\n", *report.trunk_relative_error,
                             TrunkTypeName(report.trunk));
     }
-    absl::StrAppendFormat(
-        &text, "%s: %.3f GiB in %.1f s; %.3f bits a weight, %.3f in the experts\n", directory_,
-        static_cast<double>(report.container_bytes) / (uint64_t{1} << 30),
-        absl::ToDoubleSeconds(time), size.bits_per_weight(), size.expert_bits_per_weight());
+    absl::StrAppendFormat(&text, "%s: %s in %.1f s; %.3f bits a weight, %.3f in the experts\n",
+                          directory_, FormatByteSize(report.container_bytes),
+                          absl::ToDoubleSeconds(time), size.bits_per_weight(),
+                          size.expert_bits_per_weight());
     console.Print(text);
   }
 

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <stop_token>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -42,7 +44,7 @@ class EvalCommand final : public Command {
                "Write all logits, float32 [positions, vocabulary],\nas a NumPy .npy file");
     flags.Text("--dump-hidden", "OUT", &dump_hidden_,
                "Write hidden states and routing as .npy files into\nthis directory");
-    model_flags_.AddOptions(flags);
+    model_flags_.AddOptions(flags, "--window, or 4096");
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
@@ -53,13 +55,20 @@ class EvalCommand final : public Command {
     SHOAL_ASSIGN_OR_RETURN(
         const std::unique_ptr<Model> model,
         OpenModel(model_flags_, window_.value_or(kDefaultContextTokens), console));
-    SHOAL_ASSIGN_OR_RETURN(std::vector<int32_t> ids, input_.ReadIds(model->tokenizer()));
-    CutIds(*model, console, ids);
+    SHOAL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, Ids(*model, console));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, model->NewSession());
+    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt, Interrupt::Install());
     const Clock& clock = Clock::Real();
     const absl::Time start = clock.Now();
-    SHOAL_ASSIGN_OR_RETURN(const TextScore score, Score(*model, *session, ids));
+    Progress progress;
+    const absl::StatusOr<TextScore> scored =
+        Score(*model, *session, ids, interrupt->token(), progress);
     const absl::Duration time = clock.Now() - start;
+    if (absl::IsCancelled(scored.status())) {
+      PrintInterrupted(*model, progress, time, console);
+      return ExitCode::kInterrupted;
+    }
+    SHOAL_ASSIGN_OR_RETURN(const TextScore score, scored);
     std::vector<TokenProbability> next;
     if (next_.has_value()) {
       next = TopTokens(session->logits(), *next_);
@@ -76,24 +85,39 @@ class EvalCommand final : public Command {
   }
 
  private:
-  void CutIds(const Model& model, Console& console, std::vector<int32_t>& ids) const {
-    const auto given = static_cast<int64_t>(ids.size());
-    int64_t kept = std::min(given, limit_.value_or(given));
-    if (!window_.has_value() && kept > model.mode().context_tokens) {
-      kept = model.mode().context_tokens;
-      console.Note(absl::StrCat("shoal: the text has ", given, " tokens; the first ", kept,
-                                " are evaluated (raise --ctx, or use --window)"));
+  // In tokens.
+  struct Progress {
+    int64_t done = 0;
+    int64_t total = 0;
+  };
+
+  // The tokens to evaluate, at least one.
+  absl::StatusOr<std::vector<int32_t>> Ids(const Model& model, Console& console) const {
+    const int64_t context = model.mode().context_tokens;
+    // One more than fits tells that there are more.
+    const std::optional<int64_t> most =
+        window_.has_value() ? limit_ : std::min(limit_.value_or(context + 1), context + 1);
+    SHOAL_ASSIGN_OR_RETURN(std::vector<int32_t> ids, input_.ReadIds(model.tokenizer(), most));
+    if (ids.empty()) {
+      return UsageError("the text is empty; give at least one token to evaluate");
     }
-    ids.resize(kept);
+    if (!window_.has_value() && std::ssize(ids) > context) {
+      ids.resize(context);
+      console.Note(absl::StrCat("shoal: the text has more than ", context, " tokens; the first ",
+                                context, " are evaluated (raise --ctx, or use --window)"));
+    }
+    return ids;
   }
 
   absl::StatusOr<TextScore> Score(const Model& model, Session& session,
-                                  const std::vector<int32_t>& ids) const {
-    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt, Interrupt::Install());
+                                  const std::vector<int32_t>& ids, const std::stop_token& stop,
+                                  Progress& progress) const {
     const auto positions = static_cast<int64_t>(ids.size()) - (window_.has_value() ? 1 : 0);
     ScoreOptions options;
     options.window_tokens = window_.value_or(0);
-    options.stop = interrupt->token();
+    options.stop = stop;
+    progress.total = positions;
+    options.on_progress = [&progress](int64_t done, int64_t) { progress.done = done; };
     std::optional<NpyWriter> logits_file;
     if (dump_logits_.has_value()) {
       SHOAL_ASSIGN_OR_RETURN(logits_file, NpyWriter::Create(*dump_logits_, NpyType::kFloat32,
@@ -115,6 +139,30 @@ class EvalCommand final : public Command {
       SHOAL_RETURN_IF_ERROR(hidden->Finish());
     }
     return score;
+  }
+
+  void PrintInterrupted(const Model& model, const Progress& progress, absl::Duration time,
+                        Console& console) const {
+    if (console.json()) {
+      Json json;
+      json["interrupted"] = true;
+      json["tokens"] = progress.done;
+      json["window_tokens"] = window_.value_or(0);
+      json["eval_ms"] = absl::ToDoubleMilliseconds(time);
+      json["tokens_per_second"] = Rate(progress.done, time);
+      AddMachineFields(model, json);
+      console.PrintJson(json);
+    }
+    console.Note(absl::StrFormat("shoal: interrupted after %d of %d tokens in %.2f s; %s",
+                                 progress.done, progress.total, absl::ToDoubleSeconds(time),
+                                 FormatExperts(TotalExperts(model.ExpertStats()))));
+  }
+
+  static void AddMachineFields(const Model& model, Json& json) {
+    const std::vector<ExpertLayerStats> stats = model.ExpertStats();
+    AddExpertFields(TotalExperts(stats), json);
+    AddModelFields(model, json);
+    json["layers"] = LayersJson(stats);
   }
 
   static std::string BytesOf(const Model& model, int32_t id) {
@@ -160,9 +208,7 @@ class EvalCommand final : public Command {
                               {"probability", token.probability},
                               {"logit", token.logit}});
     }
-    AddExpertFields(TotalExperts(model.ExpertStats()), json);
-    AddModelFields(model, json);
-    json["layers"] = LayersJson(model.ExpertStats());
+    AddMachineFields(model, json);
     return json;
   }
 

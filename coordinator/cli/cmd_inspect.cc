@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -46,16 +44,31 @@ class InspectCommand final : public Command {
   }
 
  private:
+  static absl::Status Interrupted(const ByteProgress& reached, absl::string_view consequence) {
+    return absl::CancelledError(
+        absl::StrCat("interrupted at ", reached.step, ", ", FormatByteSize(reached.bytes_done),
+                     " of ", FormatByteSize(reached.bytes_total), " done; ", consequence));
+  }
+
   absl::StatusOr<ExitCode> Verify(Console& console) const {
+    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt, Interrupt::Install());
+    ByteProgress reached;
     absl::StatusOr<std::vector<std::string>> problems;
     {
       ProgressLine line(Clock::Real(), console.error_is_terminal(),
                         [&console](absl::string_view text) { console.NoteRaw(text); });
-      problems = VerifyContainer(directory_, [&line](const VerifyProgress& progress) {
-        line.Update({.step = progress.file,
-                     .bytes_done = progress.bytes_done,
-                     .bytes_total = progress.bytes_total});
-      });
+      problems = VerifyContainer(
+          directory_,
+          [&line, &reached](const VerifyProgress& progress) {
+            reached = {.step = progress.file,
+                       .bytes_done = progress.bytes_done,
+                       .bytes_total = progress.bytes_total};
+            line.Update(reached);
+          },
+          interrupt->token());
+    }
+    if (absl::IsCancelled(problems.status())) {
+      return Interrupted(reached, "what was not read yet may be damaged");
     }
     SHOAL_RETURN_IF_ERROR(problems.status());
     if (console.json()) {
@@ -74,18 +87,25 @@ class InspectCommand final : public Command {
 
   absl::StatusOr<ExitCode> WriteCheckpoint(Console& console) const {
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt, Interrupt::Install());
+    ByteProgress reached;
+    absl::Status status;
     {
       ProgressLine line(Clock::Real(), console.error_is_terminal(),
                         [&console](absl::string_view text) { console.NoteRaw(text); });
-      SHOAL_RETURN_IF_ERROR(Dequantize(
+      status = Dequantize(
           directory_, *dequantize_,
-          [&line](const ConvertProgress& progress) {
-            line.Update({.step = progress.step,
-                         .bytes_done = progress.source_bytes_done,
-                         .bytes_total = progress.source_bytes_total});
+          [&line, &reached](const ConvertProgress& progress) {
+            reached = {.step = progress.step,
+                       .bytes_done = progress.source_bytes_done,
+                       .bytes_total = progress.source_bytes_total};
+            line.Update(reached);
           },
-          interrupt->token()));
+          interrupt->token());
     }
+    if (absl::IsCancelled(status)) {
+      return Interrupted(reached, absl::StrCat(*dequantize_, " was not made"));
+    }
+    SHOAL_RETURN_IF_ERROR(status);
     if (console.json()) {
       console.PrintJson({{"checkpoint", *dequantize_}});
     } else {

@@ -17,7 +17,8 @@ class PlanCommand final : public Command {
   std::string examples() const override {
     return "  shoal plan ~/models/kimi-linear\n"
            "  shoal plan ~/models/kimi-linear --ctx 32768 --budget 24GiB\n"
-           "Nothing is loaded. Exit code 3 where the budget is below the floor.";
+           "Nothing is loaded. Exit code 3 where the model does not fit: the budget\n"
+           "given, or without one the memory that is free, is below the floor.";
   }
 
   void AddFlags(FlagSet& flags) override {
@@ -29,16 +30,19 @@ class PlanCommand final : public Command {
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Container> container,
                            Container::Open(flags_.directory));
     const Manifest& manifest = container->manifest();
-    absl::StatusOr<MemoryPlan> plan = PlanFor(flags_, kDefaultContextTokens, manifest);
-    if (absl::IsInvalidArgument(plan.status())) {
-      return UsageError(plan.status().message());
-    }
-    SHOAL_RETURN_IF_ERROR(plan.status());
+    SHOAL_ASSIGN_OR_RETURN(const MemoryPlan plan,
+                           PlanFor(flags_, kDefaultContextTokens, manifest, console));
     if (console.json()) {
-      console.PrintJson(PlanJson(*plan));
+      console.PrintJson(PlanJson(plan));
     } else {
-      console.Print(FormatPlan(*plan));
-      console.Print(Details(*plan, SizeOf(manifest)));
+      console.Print(FormatPlan(plan));
+      console.Print(Details(plan, SizeOf(manifest)));
+    }
+    if (!plan.fits) {
+      console.Note(absl::StrCat(
+          "shoal: the model does not fit: ", plan.budget_given ? "the budget" : "the usable memory",
+          " is below the floor of ", plan.floor_bytes, " bytes"));
+      return ExitCode::kBudgetBelowFloor;
     }
     return ExitCode::kOk;
   }
@@ -55,6 +59,7 @@ class PlanCommand final : public Command {
 
   static Json PlanJson(const MemoryPlan& plan) {
     Json json;
+    json["fits"] = plan.fits;
     json["floor_bytes"] = plan.floor_bytes;
     json["recommended_bytes"] = plan.recommended_bytes;
     json["budget_bytes"] = plan.budget_bytes;

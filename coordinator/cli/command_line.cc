@@ -125,7 +125,12 @@ struct FlagSet::Impl {
   }
 
   absl::Status Unexpected() const {
-    const std::string first = app.remaining().front();
+    const std::vector<std::string> words = app.remaining();
+    const std::string first = words.front();
+    if (first == "--" && words.size() > 1) {
+      return Usage(absl::StrCat("unexpected argument '", words[1],
+                                "': what follows -- is text; put flags before --"));
+    }
     if (first.size() < 2 || first[0] != '-') {
       return Usage(absl::StrCat("unexpected argument '", first, "'; quote a text that has spaces"));
     }

@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/memory_plan.h"
 
 namespace shoal {
 namespace {
@@ -28,6 +29,9 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   int code = 0;
   if (mark.has_value() && absl::SimpleAtoi(std::string(*mark), &code)) {
     return static_cast<ExitCode>(code);
+  }
+  if (IsBelowFloor(status)) {
+    return ExitCode::kBudgetBelowFloor;
   }
   switch (status.code()) {
     case absl::StatusCode::kOk:

@@ -11,7 +11,7 @@ enum class ExitCode : int {
   kOk = 0,
   kFailure = 1,           // anything that has no number of its own
   kUsage = 2,             // an unknown command or flag, or a value out of its range
-  kBudgetBelowFloor = 3,  // the memory budget is below what the model needs at least
+  kBudgetBelowFloor = 3,  // the memory (budget, or what is free) is below the floor
   kDataDamaged = 4,       // a file differs from its checksum, or `inspect --verify` found problems
   kInterrupted = 130,     // Ctrl-C
 };
@@ -22,8 +22,8 @@ absl::Status WithExitCode(absl::Status status, ExitCode code);
 // INVALID_ARGUMENT that ends with kUsage.
 absl::Status UsageError(absl::string_view message);
 
-// The code for an error: its mark, else kDataDamaged for DATA_LOSS, kInterrupted for CANCELLED,
-// kFailure for everything else.
+// The code for an error: its mark, else kBudgetBelowFloor for CheckFits's, kDataDamaged for
+// DATA_LOSS, kInterrupted for CANCELLED, kFailure for everything else.
 ExitCode ExitCodeOf(const absl::Status& status);
 
 }  // namespace shoal

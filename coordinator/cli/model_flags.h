@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/memory_plan.h"
 #include "coordinator/model.h"
@@ -22,23 +23,22 @@ struct ModelFlags {
   std::optional<int64_t> cache_records;
   bool verbose = false;
 
-  // DIR, then everything else under "Model".
+  // DIR, then everything else under "Model". `default_context` says what holds without --ctx.
   void AddDirectory(FlagSet& flags);
-  void AddOptions(FlagSet& flags);
+  void AddOptions(FlagSet& flags, absl::string_view default_context = "4096");
   // --ctx, --budget and --threads alone.
-  void AddPlanOptions(FlagSet& flags);
+  void AddPlanOptions(FlagSet& flags, absl::string_view default_context = "4096");
 };
 
 // Opens the model and says on `console` what the system did not grant, and with -v all of the
-// effective mode. `default_context` holds where --ctx is absent. A budget below the floor ends with
-// kBudgetBelowFloor.
+// effective mode. `default_context` holds where --ctx is absent; either is cut to the limit of the
+// model.
 absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_t default_context,
                                                  Console& console);
 
-// PlanMemory for these flags, with the same exit code. The context is cut to the model's limit
-// where --ctx is absent.
+// PlanMemory for these flags, with the context that OpenModel would take.
 absl::StatusOr<MemoryPlan> PlanFor(const ModelFlags& flags, int64_t default_context,
-                                   const Manifest& manifest);
+                                   const Manifest& manifest, Console& console);
 
 inline constexpr int64_t kDefaultContextTokens = 4096;
 

@@ -1,5 +1,7 @@
 #include "coordinator/cli/npy_writer.h"
 
+#include <stdio.h>
+
 #include <bit>
 #include <utility>
 
@@ -29,13 +31,40 @@ std::string NpyHeader(NpyType type, int64_t rows, int64_t columns) {
 
 absl::StatusOr<NpyWriter> NpyWriter::Create(const std::string& path, NpyType type, int64_t rows,
                                             int64_t columns) {
+  if (rows < 0 || columns < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": an array of ", rows, " x ", columns, " values does not exist"));
+  }
   NpyWriter writer;
   writer.path_ = path;
-  SHOAL_ASSIGN_OR_RETURN(writer.fd_, CreateForWrite(absl::StrCat(path, ".partial")));
+  const std::string partial_path = absl::StrCat(path, ".partial");
+  SHOAL_ASSIGN_OR_RETURN(writer.fd_, CreateForWrite(partial_path));
+  writer.partial_path_ = partial_path;
   const std::string header = NpyHeader(type, rows, columns);
   SHOAL_RETURN_IF_ERROR(WriteAll(writer.fd_, path, std::as_bytes(std::span(header))));
   writer.missing_bytes_ = static_cast<uint64_t>(rows) * static_cast<uint64_t>(columns) * 4;
   return writer;
+}
+
+NpyWriter::~NpyWriter() {
+  if (!partial_path_.empty()) {
+    ::remove(partial_path_.c_str());
+  }
+}
+
+NpyWriter::NpyWriter(NpyWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      partial_path_(std::exchange(other.partial_path_, std::string())),
+      fd_(std::move(other.fd_)),
+      missing_bytes_(other.missing_bytes_) {}
+
+// What this object held goes away with `other`.
+NpyWriter& NpyWriter::operator=(NpyWriter&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(partial_path_, other.partial_path_);
+  std::swap(fd_, other.fd_);
+  std::swap(missing_bytes_, other.missing_bytes_);
+  return *this;
 }
 
 absl::Status NpyWriter::Append(std::span<const float> values) {
@@ -59,7 +88,11 @@ absl::Status NpyWriter::Finish() {
     return absl::InternalError(
         absl::StrCat(path_, ": ", missing_bytes_ / 4, " values are missing at the end"));
   }
-  return RenameDurably(absl::StrCat(path_, ".partial"), path_);
+  SHOAL_RETURN_IF_ERROR(SyncFile(fd_, path_));
+  SHOAL_RETURN_IF_ERROR(fd_.Close());
+  SHOAL_RETURN_IF_ERROR(RenameDurably(partial_path_, path_));
+  partial_path_.clear();
+  return absl::OkStatus();
 }
 
 }  // namespace shoal

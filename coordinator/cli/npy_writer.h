@@ -21,16 +21,20 @@ enum class NpyType { kFloat32, kInt32 };
 std::string NpyHeader(NpyType type, int64_t rows, int64_t columns);
 
 // One array [rows, columns]. The values go to `path`.partial, which gets its name in Finish, so
-// that `path` never holds half an array. Movable.
+// that `path` never holds half an array; a writer that did not come so far removes it. Movable.
 class NpyWriter {
  public:
+  // INVALID_ARGUMENT for a negative number of rows or columns.
   static absl::StatusOr<NpyWriter> Create(const std::string& path, NpyType type, int64_t rows,
                                           int64_t columns);
+  ~NpyWriter();
+  NpyWriter(NpyWriter&& other) noexcept;
+  NpyWriter& operator=(NpyWriter&& other) noexcept;
 
   // The next values, in C order. INTERNAL where there are more than the shape has.
   absl::Status Append(std::span<const float> values);
   absl::Status Append(std::span<const int32_t> values);
-  // INTERNAL where values are missing; names how many.
+  // Syncs, closes and names the file. INTERNAL where values are missing; names how many.
   absl::Status Finish();
 
  private:
@@ -38,6 +42,7 @@ class NpyWriter {
   absl::Status AppendBytes(std::span<const std::byte> bytes);
 
   std::string path_;
+  std::string partial_path_;  // empty where there is nothing to remove
   UniqueFd fd_;
   uint64_t missing_bytes_ = 0;
 };

@@ -6,6 +6,14 @@
 #include "absl/strings/str_format.h"
 
 namespace shoal {
+namespace {
+
+void AppendEta(double seconds, std::string& text) {
+  absl::StrAppend(&text, "  ETA ",
+                  absl::FormatDuration(absl::Ceil(absl::Seconds(seconds), absl::Seconds(1))));
+}
+
+}  // namespace
 
 std::string FormatByteProgress(const ByteProgress& progress, absl::Duration elapsed) {
   std::string text = progress.step;
@@ -22,10 +30,23 @@ std::string FormatByteProgress(const ByteProgress& progress, absl::Duration elap
       static_cast<double>(progress.bytes_done - progress.bytes_skipped) / seconds;
   absl::StrAppendFormat(&text, "  %.1f MB/s", bytes_per_second / 1e6);
   if (progress.bytes_total > progress.bytes_done) {
-    const double left =
-        static_cast<double>(progress.bytes_total - progress.bytes_done) / bytes_per_second;
-    absl::StrAppend(&text, "  ETA ",
-                    absl::FormatDuration(absl::Ceil(absl::Seconds(left), absl::Seconds(1))));
+    AppendEta(static_cast<double>(progress.bytes_total - progress.bytes_done) / bytes_per_second,
+              text);
+  }
+  return text;
+}
+
+std::string FormatTokenProgress(const TokenProgress& progress, absl::Duration elapsed) {
+  std::string text =
+      absl::StrFormat("%s  %d of %d tokens", progress.step, progress.done, progress.total);
+  const double seconds = absl::ToDoubleSeconds(elapsed);
+  if (progress.done <= 0 || seconds <= 0) {
+    return text;
+  }
+  const double tokens_per_second = static_cast<double>(progress.done) / seconds;
+  absl::StrAppendFormat(&text, "  %.1f tokens/s", tokens_per_second);
+  if (progress.total > progress.done) {
+    AppendEta(static_cast<double>(progress.total - progress.done) / tokens_per_second, text);
   }
   return text;
 }
@@ -44,14 +65,22 @@ ProgressLine::~ProgressLine() {
   }
 }
 
-void ProgressLine::Update(const ByteProgress& progress) {
+void ProgressLine::Update(const ByteProgress& progress) { Show(progress, FormatByteProgress); }
+
+void ProgressLine::UpdateTokens(const TokenProgress& progress) {
+  Show(progress, FormatTokenProgress);
+}
+
+template <typename Progress>
+void ProgressLine::Show(const Progress& progress,
+                        std::string (*format)(const Progress&, absl::Duration)) {
   const absl::Time now = clock_.Now();
   if (now < next_) {
     return;
   }
   next_ = now + (terminal_ ? absl::Milliseconds(100) : absl::Seconds(5));
   shown_ = true;
-  const std::string text = FormatByteProgress(progress, now - start_);
+  const std::string text = format(progress, now - start_);
   write_(terminal_ ? absl::StrCat("\r", text, "\x1b[K") : absl::StrCat(text, "\n"));
 }
 

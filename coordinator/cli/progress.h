@@ -22,6 +22,16 @@ struct ByteProgress {
 // "layer 3 experts  42.0 %  123.4 MB/s  ETA 1m5s"; without rate and ETA while nothing is known.
 std::string FormatByteProgress(const ByteProgress& progress, absl::Duration elapsed);
 
+struct TokenProgress {
+  std::string step;
+  int64_t done = 0;
+  int64_t total = 0;
+};
+
+// "prompt  512 of 4096 tokens  12.3 tokens/s  ETA 4m52s"; without rate and ETA while nothing is
+// known.
+std::string FormatTokenProgress(const TokenProgress& progress, absl::Duration elapsed);
+
 // Shows the newest state of some work: on a terminal in one line that is written over, ten times a
 // second at most; elsewhere as a new line every five seconds. One thread at a time.
 class ProgressLine {
@@ -34,8 +44,12 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   void Update(const ByteProgress& progress);
+  void UpdateTokens(const TokenProgress& progress);
 
  private:
+  template <typename Progress>
+  void Show(const Progress& progress, std::string (*format)(const Progress&, absl::Duration));
+
   const Clock& clock_;
   const bool terminal_;
   const std::function<void(absl::string_view)> write_;

@@ -12,7 +12,7 @@ import struct
 import sys
 import tempfile
 
-from shoal_program import Shoal, check, finish
+from shoal_program import Shoal, check, finish, limit_files
 
 
 class Sandbox:
@@ -170,6 +170,15 @@ def requests(sandbox):
     shoal.refused(["run", model, "--ids", "1,2,3,4,5", "--ctx", "4"], 1, "5 tokens", "--ctx")
     shoal.refused(["run", model, "--ids", "1", "--budget", "1MiB"], 3, "expert_cache", "--budget")
     shoal.refused(["run", model, "--ids", "1", "--budget", "1Mib"], 2, "--budget")
+    for command in (["run", model, "--ids", "1"], ["plan", model], ["eval", model, "x"], ["bench", model], ["chat", model]):
+        shoal.refused([*command, "--ctx", "100000000", "--budget", "1MiB"], 3, "floor")
+    check("is cut to" in shoal.ok("plan", model, "--ctx", "100000000", "--budget", "64GiB").error, "plan cuts --ctx as run does")
+    shoal.refused(["run", model, "--ctx", "16"], 1, "more than the 16 tokens", "--ctx", stdin=b"king " * 100)
+    shoal.refused(["run", model, "--", "-text", "--max-tokens", "2"], 2, "'--max-tokens'", "before --")
+    empty = shoal.refused(["eval", model, "", "--window", "8", "--dump-logits", "/nowhere/x.npy"], 2, "empty")
+    check("/nowhere" not in empty.error, "an empty text is refused before a file is made")
+    both = shoal.refused(["tokenize", model, "x", "--file", "y"], 2, "--file")
+    check("--ids" not in both.error, "tokenize does not offer --ids, which it does not take")
     shoal.refused(["run", model, "--file", "/nowhere/prompt.txt"], 1, "/nowhere/prompt.txt")
     shoal.refused(["run", "/nowhere", "x"], 1, "/nowhere", "shoal convert")
     shoal.refused(["detokenize", model, "--ids", "5000"], 1, "5000")
@@ -178,16 +187,30 @@ def requests(sandbox):
 
 
 def full_disk(sandbox):
-    """A file system of 2 MiB, where the superuser may mount one."""
+    """A limit on the size of files in place of a disk without room: every write beyond it fails."""
+    shoal, model = sandbox.shoal, sandbox.container
     with tempfile.TemporaryDirectory() as directory:
-        if os.geteuid() != 0 or os.system(f"mount -t tmpfs -o size=2m shoal-test {directory} 2>/dev/null") != 0:
-            print("--- a full disk needs the right to mount: left to convert_test, which limits the size of files")
-            return
-        try:
-            print("--- full disk")
-            sandbox.shoal.refused(["convert", sandbox.checkpoint, os.path.join(directory, "out")], 1, "bytes", "free")
-        finally:
-            os.system(f"umount {directory}")
+        print("--- full disk")
+        limit = limit_files(20000)
+        out = os.path.join(directory, "out")
+        shoal.refused(["convert", sandbox.checkpoint, out, "--experts", "f32", "--trunk", "f32"], 1, "File too large", "out.partial",
+                      before=limit)
+        check(not os.path.exists(out), "and no container appears")
+        shutil.rmtree(out + ".partial")
+
+        logits = os.path.join(directory, "logits.npy")
+        shoal.refused(["eval", model, "a b c d e f", "--dump-logits", logits], 1, "logits.npy", "File too large", before=limit)
+        hidden = os.path.join(directory, "hidden")
+        shoal.refused(["eval", model, "--ids", ",".join(["1"] * 60), "--dump-hidden", hidden], 1, "hidden/", "File too large",
+                      before=limit)
+        check(not os.listdir(hidden), "no half array is left", os.listdir(hidden))
+        state = os.path.join(directory, "chat.state")
+        shoal.refused(["chat", model, "--max-tokens", 3], 1, "chat.state", "File too large", stdin=f"Hello\n/save {state}\n".encode(),
+                      before=limit)
+        checkpoint = os.path.join(directory, "checkpoint")
+        shoal.refused(["inspect", model, "--dequantize", checkpoint], 1, "File too large", before=limit)
+        os.rmdir(hidden)
+        check(not os.listdir(directory), "nothing half written is left", os.listdir(directory))
 
 
 def main():

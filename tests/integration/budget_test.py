@@ -10,9 +10,11 @@ import subprocess
 import sys
 
 
-def run(*args):
+def run(*args, stdin=""):
     """Exit status, standard output and peak resident bytes of a program, as the kernel counts them."""
-    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdin.write(stdin)
+    process.stdin.close()
     out = process.stdout.read()
     error = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
@@ -43,6 +45,19 @@ def main():
             expect(result["peak_rss_bytes"] <= budget, "and so is the peak the program reports")
             answers.append(result["ids"])
         expect(all(ids == answers[0] for ids in answers), "the answer does not depend on the budget")
+
+        model = ("--ctx", context, "--budget", str(floor), "--json")
+        for label, args, stdin in (
+            ("run with drawn tokens", ("run", container, "--ids", prompt, "--max-tokens", "40", "--ignore-eos", "--temperature", "1"), ""),
+            ("eval of one context", ("eval", container, "--ids", prompt, "--next", "10"), ""),
+            ("eval in windows", ("eval", container, "--ids", prompt, "--window", "64"), ""),
+            ("eval of a text", ("eval", container), "once upon a time there was a king\n" * 2000),
+            ("chat", ("chat", container, "--max-tokens", "20", "--ignore-eos"), "Hello\nHow are you?\n"),
+            ("chat with drawn tokens", ("chat", container, "--max-tokens", "20", "--temperature", "1"), "Hello\nHow are you?\n"),
+        ):
+            status, out, error, peak = run(shoal, *args, *model, stdin=stdin)
+            expect(status == 0, f"{label} with a budget of the floor ends with 0: {error}")
+            expect(peak <= floor, f"--ctx {context}: {label}: peak of {peak} bytes is within the floor of {floor}")
 
         status, out, error, _ = run(shoal, "run", container, "--ids", "1", "--ctx", context, "--budget", str(floor - 1))
         expect(status == 3, f"a budget one byte below the floor ends with 3, not {status}")

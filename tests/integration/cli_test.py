@@ -6,17 +6,18 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 from shoal_program import Shoal, check, finish
 
 COMMANDS = ("convert", "plan", "run", "chat", "eval", "tokenize", "detokenize", "inspect", "bench", "version")
 TEXT = "Once upon a time there was a king"
+CHECKPOINT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/tiny-kimi-linear")
 
 
 def help_and_version(shoal, node):
@@ -80,16 +81,95 @@ def stop_strings(shoal, model):
               f"{result['text']!r} in place of {expected!r}")
 
 
-def interrupt(shoal, model):
-    args = [shoal.program, "run", model, TEXT, "--max-tokens", "1000000", "--ctx", "100000", "--ignore-eos"]
-    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    process.stdout.read(20)
-    begin = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
-    check(process.returncode == 130, "Ctrl-C ends a run with 130", process.returncode)
-    check(b"tokens/s" in error and b"cancelled" in error, "and prints the statistics", error)
-    print(f"     (it took {time.monotonic() - begin:.2f} s)")
+def progress_of_a_long_prompt(shoal, model):
+    ids = ",".join(str(i * 37 % 3840) for i in range(1200))  # three chunks
+    args = [shoal.program, "run", model, "--ids", ids, "--max-tokens", "1", "--threads", "2"]
+    terminal, standard_error = pty.openpty()
+    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=standard_error)
+    os.close(standard_error)
+    text = process.communicate(timeout=120)[0]
+    shown = os.read(terminal, 65536).decode(errors="replace")
+    os.close(terminal)
+    check("\rprompt  512 of 1200 tokens" in shown and "\r\x1b[K" in shown, "a terminal shows how far a long prompt is", repr(shown))
+    done = subprocess.run(args, capture_output=True)
+    check(b"of 1200 tokens" not in done.stderr and done.stdout == text, "a file does not", done.stderr)
+
+
+def interrupts(shoal, model, directory):
+    """Ctrl-C of every command that works for long: exit code 130, and what was done until then."""
+    long = ["--ctx", "100000"]
+    endless = [*long, "--max-tokens", "1000000", "--ignore-eos"]
+
+    def printed(process):
+        return process.stdout.peek(1)
+
+    def field(process, file, name, base):
+        try:
+            with open(f"/proc/{process.pid}/{file}", encoding="ascii") as f:
+                return int(next(line for line in f if line.startswith(name)).split()[1], base)
+        except (OSError, StopIteration):  # it has ended
+            return 0
+
+    def catches(process):
+        """True once Ctrl-C is a request to stop: when the model is open."""
+        return field(process, "status", "SigCgt", 16) & (1 << (signal.SIGINT - 1))
+
+    def after_reads(count):
+        """True once so many reads were made since then: of experts."""
+        first = []
+
+        def ready(process):
+            if not first and catches(process):
+                first.append(field(process, "io", "syscr", 10))
+            return first and field(process, "io", "syscr", 10) >= first[0] + count
+
+        return ready
+
+    result = shoal.interrupted(["run", model, TEXT, *endless], printed)
+    check(result.status == 130, "Ctrl-C ends a run with 130", result.status)
+    check("tokens/s" in result.error and "cancelled" in result.error, "and prints the statistics", result.error)
+
+    many = ",".join(str(i * 37 % 3840) for i in range(20000))
+    logits = os.path.join(directory, "interrupted.npy")
+    args = ["eval", model, "--ids", many, *long, "--cache-records", "4", "--dump-logits", logits]
+    result = shoal.interrupted([*args, "--json"], after_reads(100))
+    check(result.status == 130, "Ctrl-C ends eval with 130", result.status)
+    json_ok = result.out and result.json.get("interrupted") is True
+    check(json_ok and result.json["tokens"] < 20000 and result.json["expert_reads"] > 0 and result.json["eval_ms"] > 0,
+          "and eval prints what was done", result.text + result.error)
+    result = shoal.interrupted(args, after_reads(100))
+    check(result.status == 130 and " of 20000 tokens in " in result.error and "reads" in result.error, "also as text", result.error)
+    check(not [name for name in os.listdir(directory) if "interrupted.npy" in name], "and leaves no half file", os.listdir(directory))
+
+    for label, reads, args in (("prefill", 100, ["--prefill", 90000, "--decode", 1]), ("decode", 500, ["--prefill", 1, "--decode", 90000])):
+        result = shoal.interrupted(["bench", model, "--cache-records", 4, *args, "--json"], after_reads(reads))
+        check(result.status == 130 and result.out and result.json.get("interrupted") is True, f"Ctrl-C ends the {label} of bench with 130",
+              f"{result.status} {result.text} {result.error}")
+        done = {phase: result.json[phase]["tokens"] for phase in ("prefill", "decode")}
+        check(sum(done.values()) < 90001 and (label == "prefill" or done["decode"] > 0), "with what it has measured", result.text)
+
+    result = shoal.interrupted(["chat", model, *endless], printed, stdin=b"Hello\nHow are you?\n")
+    check(result.status == 130, "Ctrl-C ends the chat of a script with 130", result.status)
+    check("cancelled" in result.error and "tokens of context used" in result.error, "and prints the statistics", result.error)
+    result = shoal.interrupted(["chat", model, "--json"], catches)
+    check(result.status == 130 and result.out and result.json.get("interrupted") is True and result.json["session_tokens"] == 0,
+          "so does one that waits for a message", f"{result.status} {result.text} {result.error}")
+
+    target = os.path.join(directory, "converted")
+    result = shoal.interrupted(["convert", CHECKPOINT, target, "--json"], lambda _: os.path.exists(target + ".partial"))
+    check(result.status == 130 and target + ".partial" in result.error, "Ctrl-C of convert says where to go on",
+          f"{result.status} {result.error}")
+    check(not os.path.exists(target), "and no container appears")
+    check(shoal.ok("convert", CHECKPOINT, target, "--json").json["identity"] == shoal.ok("inspect", model, "--json").json["identity"],
+          "the same command goes on to the container that an undisturbed run makes")
+
+    weights = os.path.join(directory, "weights")
+    result = shoal.interrupted(["inspect", model, "--dequantize", weights], catches)
+    check((result.status == 130 and " done; " in result.error and not os.path.exists(weights)) or result.status == 0,
+          "Ctrl-C of inspect --dequantize says how far it came", f"{result.status} {result.error}")
+    result = shoal.interrupted(["inspect", model, "--verify"], catches)
+    check((result.status == 130 and " done; " in result.error) or result.status == 0, "so does --verify",
+          f"{result.status} {result.error}")
 
 
 def chat(shoal, model, directory):
@@ -110,8 +190,15 @@ def chat(shoal, model, directory):
     check(later[0]["text"] == straight[1]["text"], "also in another process")
     reset = answers("Hello\n/reset\nHello\n")
     check(reset[0]["text"] == reset[1]["text"], "/reset forgets")
-    stats = shoal.ok("chat", model, "--max-tokens", 3, stdin=b"Hello\n/stats\n")
-    check("tokens" in stats.text + stats.error, "/stats prints statistics")
+    out = shoal.ok("chat", model, "--max-tokens", 3, "--ignore-eos", "--ctx", 200, "--json", stdin=b"Hello\n/stats\n").text.splitlines()
+    answer, stats = map(json.loads, out)
+    check(stats["session_tokens"] == answer["session_tokens"] == answer["prompt_tokens"] + 3, "/stats counts the session's tokens", out)
+    check(stats["context_tokens"] == 200 and stats["num_threads"] >= 1 and stats["budget_bytes"] > 0, "and says what the model runs with")
+    counters = ("expert_hits", "expert_misses", "expert_reads", "expert_bytes")
+    check(all(stats[c] == answer[c] for c in counters) and stats["expert_reads"] > 0, "its counters are those of the only answer", out)
+    words = shoal.ok("chat", model, "--max-tokens", 3, "--ignore-eos", "--ctx", 200, stdin=b"Hello\n/stats\n").error
+    check(f"{stats['session_tokens']} of 200 tokens of context used; " in words and " experts from the cache, " in words,
+          "for people too", words)
 
 
 def tokens(shoal, model):
@@ -121,6 +208,9 @@ def tokens(shoal, model):
         ids = shoal.ok("tokenize", model, "--json", stdin=raw).json["ids"]
         back = shoal.ok("detokenize", model, "--ids", ",".join(map(str, ids))).out
         check(back.rstrip(b"\n") == raw.rstrip(b"\n"), f"{count} random bytes survive tokenize and detokenize")
+    ids = shoal.ok("tokenize", model, "--json", stdin=b"a\xff\xe4\xbdb").json["ids"]
+    text = shoal.ok("detokenize", model, "--ids", ",".join(map(str, ids)), "--json").json["text"]
+    check(text == "a\ufffd\ufffdb", "detokenize --json has U+FFFD for what is not UTF-8", repr(text))
     plain = shoal.ok("tokenize", model, "<|im_end|>", "--json").json["ids"]
     special = shoal.ok("tokenize", model, "--special", "<|im_end|>", "--json").json["ids"]
     check(len(special) == 1 and len(plain) > 1 and special[0] not in plain, "names of control tokens are text unless --special")
@@ -164,9 +254,10 @@ def main():
         sources_of_text(shoal, model, directory)
         chat(shoal, model, directory)
         evaluation(shoal, model, directory)
+        interrupts(shoal, model, directory)
     sampling(shoal, model)
     stop_strings(shoal, model)
-    interrupt(shoal, model)
+    progress_of_a_long_prompt(shoal, model)
     tokens(shoal, model)
     other_commands(shoal, model)
     finish()

@@ -1,8 +1,12 @@
 """Runs `shoal` for the integration tests, and keeps count of what failed."""
 
 import json
+import os
+import resource
+import signal
 import subprocess
 import sys
+import time
 
 _failures = []
 
@@ -33,13 +37,41 @@ class Result:
         return json.loads(self.out)
 
 
+def limit_files(size_bytes):
+    """For preexec_fn: no file may grow beyond this, as on a disk that is full; a write that would fails with EFBIG."""
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))
+
+    return limit
+
+
 class Shoal:
     def __init__(self, program):
         self.program = program
 
-    def run(self, *args, stdin=b""):
-        done = subprocess.run([self.program, *map(str, args)], input=stdin, capture_output=True, timeout=300)
+    def run(self, *args, stdin=b"", before=None):
+        done = subprocess.run([self.program, *map(str, args)], input=stdin, capture_output=True, timeout=300, preexec_fn=before)
         return Result(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+
+    def interrupted(self, args, ready, stdin=None):
+        """A run that gets Ctrl-C once ready(process) is true, and ends by itself then."""
+        process = subprocess.Popen([self.program, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        if stdin is not None:
+            process.stdin.write(stdin)
+            process.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not ready(process) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)  # between two looks at the condition
+        held_open = os.dup(process.stdin.fileno())  # the end of the input would end a chat too
+        process.send_signal(signal.SIGINT)
+        try:
+            out, error = process.communicate(timeout=60)
+        finally:
+            os.close(held_open)
+        return Result(process.returncode, out, error.decode(errors="replace"))
 
     def ok(self, *args, stdin=b""):
         """A run that must end with status 0."""
@@ -49,12 +81,12 @@ class Shoal:
             finish()
         return result
 
-    def refused(self, args, status, *words, stdin=b""):
+    def refused(self, args, status, *words, stdin=b"", before=None):
         """A run that must end with `status`, and whose output must hold all `words`."""
-        result = self.run(*args, stdin=stdin)
+        result = self.run(*args, stdin=stdin, before=before)
         said = result.error + result.out.decode(errors="replace")
         missing = [word for word in words if word not in said]
-        label = " ".join(str(a).rsplit("/", 1)[-1] for a in args)
+        label = " ".join(str(a).rsplit("/", 1)[-1][:40] for a in args)
         check(result.status == status and not missing, f"`shoal {label}` is refused with {status}",
               f"status {result.status}, without {missing}: {said}")
         return result
