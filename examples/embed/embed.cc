@@ -6,12 +6,9 @@
 #include "coordinator/model.h"
 #include "coordinator/session.h"
 
-namespace {
-
-absl::Status Tell(const char* directory, const char* session_file) {
+static absl::Status Tell(const char* directory, const char* session_file) {
   shoal::ModelOptions options;
-  options.budget_bytes = uint64_t{256}
-                         << 20;  // a hard ceiling: below the model's floor, Open fails
+  options.budget_bytes = uint64_t{256} << 20;  // a ceiling: below the model's floor, Open fails
   const auto model = shoal::Model::Open(directory, options);
   if (!model.ok()) return model.status();
   std::printf("%s\n", shoal::FormatPlan((*model)->mode().plan).c_str());
@@ -22,10 +19,8 @@ absl::Status Tell(const char* directory, const char* session_file) {
     std::printf("%.*s", static_cast<int>(event.text.size()), event.text.data());
     return std::fflush(stdout) == 0;  // false would end the generation
   };
-  const shoal::GenerateOptions generate{.max_tokens = 32};
-  const auto result =
-      shoal::Generate(**model, **session, (*model)->tokenizer().EncodeText("Once upon a time"),
-                      generate, print_piece);
+  const auto prompt = (*model)->tokenizer().EncodeText("Once upon a time");
+  const auto result = shoal::Generate(**model, **session, prompt, {.max_tokens = 32}, print_piece);
   if (!result.ok()) return result.status();
 
   if (const auto saved = (*session)->Save(session_file); !saved.ok()) return saved;
@@ -34,8 +29,6 @@ absl::Status Tell(const char* directory, const char* session_file) {
   std::printf("\nRestored %d tokens.\n", static_cast<int>((*session)->position()));
   return absl::OkStatus();
 }
-
-}  // namespace
 
 int main(int argc, char** argv) {
   const absl::Status status =

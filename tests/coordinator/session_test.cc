@@ -26,6 +26,7 @@ namespace {
 
 using ::shoal::testing::ConvertSmall;
 using ::shoal::testing::F32Model;
+using ::shoal::testing::NewSession;
 using ::shoal::testing::OpenModel;
 using ::shoal::testing::RvqModel;
 using ::shoal::testing::SmallCheckpoint;
@@ -355,6 +356,29 @@ TEST(SessionResetTest, StartsFromNothingAgain) {
   used->Reset();
   EXPECT_TRUE(used->logits().empty());
   EXPECT_TRUE(RunToBytes(*used, Prompt(), 0) == RunToBytes(*fresh, Prompt(), 0));
+}
+
+TEST(ModelTest, TwoModelsInOneProcessDoNotDisturbEachOther) {
+  const std::vector<int32_t> prompt = Prompt();
+  std::vector<std::vector<float>> alone;
+  for (const std::string& directory : {RvqModel(), F32Model()}) {
+    const auto model = OpenModel(directory);
+    const auto session = NewSession(*model);
+    SHOAL_ASSERT_OK(session->Extend(prompt));
+    alone.emplace_back(session->logits().begin(), session->logits().end());
+  }
+  EXPECT_NE(alone[0], alone[1]);
+
+  const auto rvq = OpenModel(RvqModel());
+  const auto f32 = OpenModel(F32Model());
+  const auto first = NewSession(*rvq);
+  const auto second = NewSession(*f32);
+  for (const int32_t id : prompt) {
+    SHOAL_ASSERT_OK(first->Extend({&id, 1}));
+    SHOAL_ASSERT_OK(second->Extend({&id, 1}));
+  }
+  EXPECT_TRUE(std::ranges::equal(first->logits(), alone[0]));
+  EXPECT_TRUE(std::ranges::equal(second->logits(), alone[1]));
 }
 
 TEST(ModelTest, OpensNoMoreSessionsThanPlanned) {

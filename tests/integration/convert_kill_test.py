@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""kill -9 of `shoal convert` at any moment, again and again: the container that comes out at the end has the bytes of one that was
-made in peace, and until then there is none.
+"""kill -9 of `shoal convert` shortly after every file that it finishes: the container that comes out at the end has the bytes of one
+that was made in peace, and until then there is none.
 
     convert_kill_test.py SHOAL CHECKPOINT
 """
@@ -25,6 +25,11 @@ def read_tree(directory):
     return tree
 
 
+def published(target):
+    """How many files an unfinished conversion has finished."""
+    return sum(not name.endswith(".tmp") for _, _, files in os.walk(target + ".partial") for name in files)
+
+
 def main():
     program, checkpoint = sys.argv[1:]
     shoal = Shoal(program)
@@ -40,15 +45,18 @@ def main():
         kills = 0
         appeared_early = False
         while not os.path.exists(target) and kills < 40:
+            before = published(target)
             process = subprocess.Popen([program, "convert", checkpoint, target, "--jobs", str(1 + kills % 2)],
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            try:
-                process.wait(timeout=rng.uniform(0.02, 0.45) * whole)
-            except subprocess.TimeoutExpired:
+            while process.poll() is None and published(target) == before:
+                time.sleep(0.001)
+            # One more file is there; the next is being made.
+            time.sleep(rng.uniform(0, 0.2) * whole / 8)
+            if process.poll() is None:
                 process.kill()
-                process.wait()
                 kills += 1
                 appeared_early |= os.path.exists(target) and read_tree(target) != reference
+            process.wait()
         check(kills >= 3, f"the conversion was killed {kills} times before it got through")
         check(not appeared_early, "no half container ever had the final name")
         result = read_tree(target)
