@@ -30,6 +30,9 @@ absl::string_view DTypeName(DType dtype) {
 uint64_t DTypeBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 
 void WidenToFloat(DType dtype, std::span<const std::byte> raw, std::span<float> out) {
+  if (out.empty()) {
+    return;  // memcpy takes no null pointer, not even for nothing
+  }
   if (dtype == DType::kF32) {
     std::memcpy(out.data(), raw.data(), out.size_bytes());
     return;
