@@ -57,18 +57,20 @@ void ExpertFetch::FetchOne(size_t index) {
   auto loaded = cache_.PinOrLoad(
       key, [&](std::span<std::byte> record) { return store_.ReadRecord(key, record, reads); },
       give_up_.get_token());
-  if (!loaded.ok()) {
+  const bool ok = loaded.ok();
+  if (!ok) {
     {
-      // Before anyone gives up because of it, so that the first error is the one reported.
+      // Before anyone gives up because of it, so that the first error is the one reported. Moved:
+      // the packaged Abseil counts references where the thread sanitizer cannot see it.
       MutexLock lock(&mutex_);
-      status_.Update(loaded.status());
+      status_.Update(std::move(loaded).status());
     }
     GiveUp();
   }
   MutexLock lock(&mutex_);
   counts_.reads.reads += reads.reads;
   counts_.reads.bytes += reads.bytes;
-  if (!loaded.ok()) {
+  if (!ok) {
     counts_.misses += reads.reads > 0 ? 1 : 0;
   } else {
     ++(loaded->was_loaded ? counts_.misses : counts_.hits);
