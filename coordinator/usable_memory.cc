@@ -8,12 +8,12 @@
 #include <optional>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/sync/cgroup.h"
 #include "coordinator/memory_plan.h"
 
 namespace shoal {
@@ -97,22 +97,6 @@ std::optional<uint64_t> LeftIn(const std::string& directory, const CgroupFiles& 
   return *limit - std::min(*limit, used);
 }
 
-// This process's cgroup path for a controller ("" for version 2), from lines "id:controllers:path".
-std::string CgroupPath(const std::string& proc_root, absl::string_view controller) {
-  const std::string text = ReadAll(absl::StrCat(proc_root, "/self/cgroup"));
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    const std::vector<absl::string_view> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (fields.size() != 3) {
-      continue;
-    }
-    const std::vector<absl::string_view> controllers = absl::StrSplit(fields[1], ',');
-    if (std::find(controllers.begin(), controllers.end(), controller) != controllers.end()) {
-      return std::string(fields[2]);
-    }
-  }
-  return "";
-}
-
 using BytesOf = std::optional<uint64_t> (*)(const std::string& directory, const CgroupFiles& files);
 
 // `bytes`, or the smallest `bytes_of` over the cgroups of this process and all their parents: a
@@ -120,14 +104,9 @@ using BytesOf = std::optional<uint64_t> (*)(const std::string& directory, const 
 uint64_t CutByCgroups(uint64_t bytes, const std::string& proc_root, const std::string& cgroup_root,
                       BytesOf bytes_of) {
   for (const CgroupFiles& files : BothVersions(cgroup_root)) {
-    std::string path = CgroupPath(proc_root, files.controller);
-    for (;;) {
-      bytes = std::min(bytes, bytes_of(absl::StrCat(files.root, path), files).value_or(bytes));
-      const size_t slash = path.rfind('/');
-      if (slash == std::string::npos) {
-        break;
-      }
-      path.resize(slash);
+    for (const std::string& directory :
+         CgroupDirectories(proc_root, files.root, files.controller)) {
+      bytes = std::min(bytes, bytes_of(directory, files).value_or(bytes));
     }
   }
   return bytes;

@@ -31,9 +31,9 @@ std::string TakeComplete(std::string& pending) {
 
 }  // namespace
 
-absl::StatusOr<std::string> StreamingDetokenizer::Push(int32_t id, bool show_special) {
+absl::StatusOr<std::string> StreamingDetokenizer::Push(int32_t id) {
   SHOAL_ASSIGN_OR_RETURN(const absl::string_view bytes, tokenizer_.TokenBytes(id));
-  if (!tokenizer_.IsSpecial(id) || show_special) {
+  if (!tokenizer_.IsSpecial(id)) {
     pending_.append(bytes.data(), bytes.size());
   }
   return TakeComplete(pending_);

@@ -65,9 +65,8 @@ class StreamingDetokenizer {
   // `tokenizer` outlives this object.
   explicit StreamingDetokenizer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // Text that became complete with this token, maybe empty. Special tokens give nothing unless
-  // `show_special`.
-  absl::StatusOr<std::string> Push(int32_t id, bool show_special = false);
+  // Text that became complete with this token, maybe empty. Special tokens give nothing.
+  absl::StatusOr<std::string> Push(int32_t id);
   // What was held back, with U+FFFD for an incomplete sequence. The object can be used again.
   std::string Flush();
 

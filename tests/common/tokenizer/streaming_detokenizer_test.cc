@@ -106,11 +106,10 @@ TEST_F(StreamingDetokenizerTest, FlushReplacesAnUnfinishedCharacterAndStartsAnew
   EXPECT_EQ(*stream.Push(id_of_byte_['x']), "x");
 }
 
-TEST_F(StreamingDetokenizerTest, SpecialTokensShowOnlyWhereAsked) {
+TEST_F(StreamingDetokenizerTest, SpecialTokensGiveNothing) {
   StreamingDetokenizer stream(*tokenizer_);
   EXPECT_EQ(*stream.Push(3842), "");
-  EXPECT_EQ(*stream.Push(3842, /*show_special=*/true), "<|im_end|>");
-  // One that is not shown does not cut a character.
+  // Nor do they cut a character.
   EXPECT_EQ(*stream.Push(id_of_byte_[0xC3]), "");
   EXPECT_EQ(*stream.Push(3842), "");
   EXPECT_EQ(*stream.Push(id_of_byte_[0xA9]), "\xC3\xA9");
