@@ -13,6 +13,12 @@ inline constexpr absl::string_view kVersion = "0.1.0";
 // Package of the protocol between coordinator, nodes and clients.
 inline constexpr absl::string_view kProtocol = "shoal.v1";
 
+// Raised when two builds that speak shoal.v1 can no longer work together.
+inline constexpr int kProtocolVersion = 1;
+
+// Raised with every change of a kernel that can change a bit of an expert output.
+inline constexpr int kKernelRevision = 1;
+
 }  // namespace shoal
 
 #endif  // SHOAL_COMMON_VERSION_H_

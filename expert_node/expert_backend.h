@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/container/unit_layout.h"
+#include "common/container/expert_slice.h"
 
 namespace shoal {
 
@@ -44,18 +44,19 @@ class ExpertBackend {
   virtual ~ExpertBackend() = default;
 
   // For every row x: sum over its experts e of weight_e * down_e(silu(gate_e x) . up_e x),
-  // restricted to the units in `ranges`, in int64 fixed point (kernels/fixed_point.h; each term
+  // restricted to the units and experts in `slices` (disjoint), in int64 fixed point (kernels/fixed_point.h; each term
   // rounded once), so that sums over backends are exact. `out` is [num_rows, hidden_size] and is
   // added to, not overwritten. `batch` and `out` stay the caller's, may not overlap, and are not
   // touched after return. Blocks; stops early on `stop`.
   //
   // On error `out` is unspecified and the session may retry: no state is kept.
-  //   INVALID_ARGUMENT   shapes disagree; layer, id or range out of bounds; a row or weight is not
-  //                      finite
+  //   INVALID_ARGUMENT   shapes disagree; layer, id or slice out of bounds; slices overlap; a row
+  //                      or weight is not finite
+  //   FAILED_PRECONDITION  part of a slice is not here; names it
   //   OUT_OF_RANGE       a term exceeds the fixed point range; names layer, expert and unit
   //   DATA_LOSS          a record failed its checksum twice; names file, layer, expert, unit
   //   CANCELLED          `stop` was requested
-  virtual absl::Status Execute(const Batch& batch, std::span<const UnitRange> ranges,
+  virtual absl::Status Execute(const Batch& batch, std::span<const ExpertSlice> slices,
                                std::stop_token stop, std::span<int64_t> out) = 0;
 
   // Counters since the backend was made, one entry a MoE layer in order.

@@ -70,16 +70,16 @@ void ExpertCache::Unpin(size_t slot) {
   }
 }
 
-ExpertCache::Pin ExpertCache::TryPin(ExpertKey key) {
+ExpertCache::Pin ExpertCache::TryPin(RecordKey key) {
   MutexLock lock(&mutex_);
-  const auto it = index_.find(Key(key.layer, key.expert));
+  const auto it = index_.find(key);
   if (it == index_.end() || slots_[it->second].state != SlotState::kReady) {
     return Pin();
   }
   return PinSlot(it->second);
 }
 
-size_t ExpertCache::TakeSlot(Key key) {
+size_t ExpertCache::TakeSlot(RecordKey key) {
   const size_t slot = idle_.front();
   idle_.pop_front();
   if (slots_[slot].state == SlotState::kReady) {
@@ -92,7 +92,7 @@ size_t ExpertCache::TakeSlot(Key key) {
   return slot;
 }
 
-absl::StatusOr<size_t> ExpertCache::WaitForTurn(Key key, const std::stop_token& stop) {
+absl::StatusOr<size_t> ExpertCache::WaitForTurn(RecordKey key, const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const auto it = index_.find(key);
     if (it != index_.end() && slots_[it->second].state == SlotState::kReady) {
@@ -107,9 +107,8 @@ absl::StatusOr<size_t> ExpertCache::WaitForTurn(Key key, const std::stop_token& 
 }
 
 absl::StatusOr<ExpertCache::Loaded> ExpertCache::PinOrLoad(
-    ExpertKey expert, absl::FunctionRef<absl::Status(std::span<std::byte>)> load,
+    RecordKey key, absl::FunctionRef<absl::Status(std::span<std::byte>)> load,
     std::stop_token stop) {
-  const Key key(expert.layer, expert.expert);
   // Takes the mutex, so that a request cannot slip in between a waiter's look and its wait.
   const std::stop_callback wake(stop, [this] {
     MutexLock lock(&mutex_);

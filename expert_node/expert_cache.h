@@ -1,4 +1,4 @@
-// Expert records in memory: a bounded arena of whole records, least recently used out first.
+// Expert records in memory: a bounded arena of slots for one record each, least recently used out first.
 #ifndef SHOAL_EXPERT_NODE_EXPERT_CACHE_H_
 #define SHOAL_EXPERT_NODE_EXPERT_CACHE_H_
 
@@ -16,11 +16,22 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/container/unit_layout.h"
 #include "common/io/aligned_buffer.h"
 #include "common/sync/mutex.h"
 
 namespace shoal {
+
+// One record: an expert's part of one of the slices that are held.
+struct RecordKey {
+  int64_t layer = 0;
+  int64_t expert = 0;
+  size_t slice = 0;
+  bool operator==(const RecordKey&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H hash, const RecordKey& key) {
+    return H::combine(std::move(hash), key.layer, key.expert, key.slice);
+  }
+};
 
 // Thread-safe. Outlives its pins.
 class ExpertCache {
@@ -36,7 +47,7 @@ class ExpertCache {
     ~Pin() { Release(); }
 
     explicit operator bool() const { return cache_ != nullptr; }
-    // layout.record_bytes, aligned to kRecordAlignment.
+    // The slot: record_bytes of Create, aligned to kRecordAlignment.
     std::span<const std::byte> record() const { return record_; }
 
    private:
@@ -57,7 +68,7 @@ class ExpertCache {
   ~ExpertCache();
 
   // Does not wait: an empty pin where the record is not here, whole.
-  Pin TryPin(ExpertKey key);
+  Pin TryPin(RecordKey key);
 
   struct Loaded {
     Pin pin;
@@ -68,7 +79,7 @@ class ExpertCache {
   // that. A caller that holds pins while it waits here can deadlock.
   //   CANCELLED   `stop` was requested
   //   and `load`'s errors; the slot is free again, and others who waited load for themselves
-  absl::StatusOr<Loaded> PinOrLoad(ExpertKey key,
+  absl::StatusOr<Loaded> PinOrLoad(RecordKey key,
                                    absl::FunctionRef<absl::Status(std::span<std::byte>)> load,
                                    std::stop_token stop);
 
@@ -76,11 +87,10 @@ class ExpertCache {
   uint64_t size_bytes() const { return arena_.size_bytes(); }
 
  private:
-  using Key = std::pair<int64_t, int64_t>;  // layer, expert
   enum class SlotState { kEmpty, kLoading, kReady };
   struct Slot {
     SlotState state = SlotState::kEmpty;
-    Key key;
+    RecordKey key;
     int64_t pins = 0;
     std::list<size_t>::iterator idle;  // its place in idle_, where pins is 0
   };
@@ -91,9 +101,9 @@ class ExpertCache {
   void Unpin(size_t slot);
   void MakeIdle(size_t slot, bool most_recent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes an idle slot for `key` and marks it as loading, pinned once; idle_ is not empty.
-  size_t TakeSlot(Key key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t TakeSlot(RecordKey key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits until `key` is ready (its slot), or absent with a slot to spare (num_slots_), or `stop`.
-  absl::StatusOr<size_t> WaitForTurn(Key key, const std::stop_token& stop)
+  absl::StatusOr<size_t> WaitForTurn(RecordKey key, const std::stop_token& stop)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   AlignedBuffer arena_;
@@ -103,7 +113,7 @@ class ExpertCache {
   CondVar changed_;  // a slot became idle or ready
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);
   std::list<size_t> idle_ ABSL_GUARDED_BY(mutex_);  // unpinned slots, next to be taken first
-  absl::flat_hash_map<Key, size_t> index_ ABSL_GUARDED_BY(mutex_);  // loading and ready slots
+  absl::flat_hash_map<RecordKey, size_t> index_ ABSL_GUARDED_BY(mutex_);  // loading and ready slots
 };
 
 }  // namespace shoal

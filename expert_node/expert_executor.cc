@@ -56,7 +56,6 @@ struct ExpertExecutor::Call {
   std::span<const ExpertWork> work;
   std::span<const float> rows;
   std::span<int64_t> out;
-  std::vector<int64_t> units;                // the units to apply
   std::vector<std::vector<Choice>> choices;  // of each row
   // The first (work item, unit) whose term left the range: of all that failed, not the one that a
   // thread was fastest to find.
@@ -93,11 +92,11 @@ PreparedInput Prepare(const LayerCodebooks* books, std::span<const float> row,
   return input;
 }
 
-bool ApplyUnit(const UnitLayout& layout, const LayerCodebooks* books,
-               std::span<const std::byte> record, int64_t unit, const PreparedInput& input,
-               float weight, std::span<std::byte> scratch, std::span<int64_t> out) {
-  const auto bytes =
-      record.subspan(static_cast<uint64_t>(unit) * layout.unit_bytes, layout.unit_bytes);
+bool ApplyUnit(const UnitLayout& layout, const LayerCodebooks* books, const ExpertWork& work,
+               int64_t unit, const PreparedInput& input, float weight, std::span<std::byte> scratch,
+               std::span<int64_t> out) {
+  const auto bytes = work.unit_bytes.subspan(
+      static_cast<uint64_t>(unit - work.units.begin) * layout.unit_bytes, layout.unit_bytes);
   if (books != nullptr) {
     return ApplyRvqUnit(ViewRvqUnit(layout, bytes), *books, input.rvq, weight, scratch, out);
   }
@@ -148,9 +147,10 @@ void ExpertExecutor::ApplyRow(Call& call, int64_t row, int worker) {
   const PreparedInput input =
       Prepare(call.books, call.Row(row, layout.hidden_size), scratch.tables);
   for (const Choice& choice : choices) {
-    for (const int64_t unit : call.units) {
-      if (!ApplyUnit(layout, call.books, call.work[choice.work].record, unit, input, choice.weight,
-                     scratch.kernel, call.Out(row, layout.hidden_size))) {
+    const ExpertWork& work = call.work[choice.work];
+    for (int64_t unit = work.units.begin; unit < work.units.end; ++unit) {
+      if (!ApplyUnit(layout, call.books, work, unit, input, choice.weight, scratch.kernel,
+                     call.Out(row, layout.hidden_size))) {
         call.Fail(static_cast<int64_t>(choice.work) * layout.num_units + unit);
         return;
       }
@@ -172,13 +172,17 @@ void ExpertExecutor::ApplyRowByUnits(Call& call, int64_t row) {
     const auto sums = WorkerAt(worker).sums;
     std::fill(sums.begin(), sums.end(), 0);
   }
-  const auto num_units = static_cast<int64_t>(call.units.size());
-  const auto num_tasks = static_cast<int64_t>(choices.size()) * num_units;
-  pool_.ParallelFor(num_tasks, [&](int64_t task, int worker) {
-    const Choice& choice = choices[static_cast<size_t>(task / num_units)];
-    const int64_t unit = call.units[static_cast<size_t>(task % num_units)];
+  std::vector<std::pair<Choice, int64_t>> tasks;  // a choice and one of its units
+  for (const Choice& choice : choices) {
+    const UnitRange& units = call.work[choice.work].units;
+    for (int64_t unit = units.begin; unit < units.end; ++unit) {
+      tasks.emplace_back(choice, unit);
+    }
+  }
+  pool_.ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t task, int worker) {
+    const auto& [choice, unit] = tasks[static_cast<size_t>(task)];
     const Worker scratch = WorkerAt(worker);
-    if (!ApplyUnit(layout, call.books, call.work[choice.work].record, unit, input, choice.weight,
+    if (!ApplyUnit(layout, call.books, call.work[choice.work], unit, input, choice.weight,
                    scratch.kernel, scratch.sums)) {
       call.Fail(static_cast<int64_t>(choice.work) * layout.num_units + unit);
     }
@@ -189,8 +193,7 @@ void ExpertExecutor::ApplyRowByUnits(Call& call, int64_t row) {
 }
 
 absl::Status ExpertExecutor::Apply(int64_t layer, std::span<const ExpertWork> work,
-                                   std::span<const UnitRange> ranges, std::span<const float> rows,
-                                   std::span<int64_t> out) {
+                                   std::span<const float> rows, std::span<int64_t> out) {
   Call call;
   if (!model_.codebooks.empty()) {
     call.books = &model_.codebooks[*model_.LayerIndex(layer)];
@@ -198,11 +201,6 @@ absl::Status ExpertExecutor::Apply(int64_t layer, std::span<const ExpertWork> wo
   call.work = work;
   call.rows = rows;
   call.out = out;
-  for (const UnitRange& range : ranges) {
-    for (int64_t unit = range.begin; unit < range.end; ++unit) {
-      call.units.push_back(unit);
-    }
-  }
   call.choices.resize(rows.size() / static_cast<size_t>(model_.layout.hidden_size));
   for (size_t i = 0; i < work.size(); ++i) {
     for (const ExpertRow& chosen : work[i].rows) {

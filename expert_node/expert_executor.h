@@ -25,11 +25,12 @@ struct ExpertRow {
   float weight = 0;
 };
 
-// One expert to apply: its record, checked, and the rows that chose it. Views; the caller keeps
-// what they show.
+// Units of one expert to apply, checked, and the rows that chose the expert. Views; the caller
+// keeps what they show.
 struct ExpertWork {
   int64_t expert = 0;
-  std::span<const std::byte> record;  // layout.record_bytes
+  UnitRange units;                        // inside the layout
+  std::span<const std::byte> unit_bytes;  // theirs: units.size() x layout.unit_bytes
   std::span<const ExpertRow> rows;
 };
 
@@ -42,13 +43,12 @@ class ExpertExecutor {
   // What Create allocates.
   static uint64_t ScratchBytes(const UnitLayout& layout, int num_threads);
 
-  // Adds to out [num_rows, hidden_size] what every work item gives for its rows, restricted to the
-  // units in `ranges` (inside the layout, disjoint). `rows` is [num_rows, hidden_size]. The
+  // Adds to out [num_rows, hidden_size] what every work item gives for its rows. `rows` is
+  // [num_rows, hidden_size]. The
   // result does not depend on the order of work or on the number of threads: every term is rounded
   // once and integers are added. OUT_OF_RANGE names layer, expert and unit of the first term, in
   // the order of `work`, that exceeds the fixed point range.
-  absl::Status Apply(int64_t layer, std::span<const ExpertWork> work,
-                     std::span<const UnitRange> ranges, std::span<const float> rows,
+  absl::Status Apply(int64_t layer, std::span<const ExpertWork> work, std::span<const float> rows,
                      std::span<int64_t> out);
 
  private:

@@ -1,12 +1,11 @@
 #include "expert_node/expert_fetch.h"
 
-#include <span>
 #include <utility>
 
 namespace shoal {
 
-ExpertFetch::ExpertFetch(ExpertCache& cache, ExpertStore& store, IoThreads& io)
-    : cache_(cache), store_(store), io_(io) {}
+ExpertFetch::ExpertFetch(ExpertCache& cache, Stores stores, IoThreads& io)
+    : cache_(cache), stores_(stores), io_(io) {}
 
 ExpertFetch::~ExpertFetch() {
   on_stop_.reset();
@@ -27,16 +26,15 @@ void ExpertFetch::GiveUp() {
   changed_.NotifyAll();
 }
 
-void ExpertFetch::Start(int64_t layer, std::vector<int64_t> experts, std::stop_token stop) {
-  layer_ = layer;
-  experts_ = std::move(experts);
+void ExpertFetch::Start(std::vector<RecordKey> records, std::stop_token stop) {
+  records_ = std::move(records);
   stop_ = stop;
   on_stop_.emplace(std::move(stop), [this] { GiveUp(); });
   std::vector<size_t> absent;
   {
     MutexLock lock(&mutex_);
-    for (size_t i = 0; i < experts_.size(); ++i) {
-      ExpertCache::Pin pin = cache_.TryPin({layer, experts_[i]});
+    for (size_t i = 0; i < records_.size(); ++i) {
+      ExpertCache::Pin pin = cache_.TryPin(records_[i]);
       if (pin) {
         ++counts_.hits;
         ready_.push_back({i, std::move(pin)});
@@ -52,10 +50,15 @@ void ExpertFetch::Start(int64_t layer, std::vector<int64_t> experts, std::stop_t
 }
 
 void ExpertFetch::FetchOne(size_t index) {
-  const ExpertKey key{layer_, experts_[index]};
+  const RecordKey& key = records_[index];
+  ExpertStore& store = *stores_[key.slice];
   ReadCounts reads;
   auto loaded = cache_.PinOrLoad(
-      key, [&](std::span<std::byte> record) { return store_.ReadRecord(key, record, reads); },
+      key,
+      [&](std::span<std::byte> slot) {
+        return store.ReadRecord({key.layer, key.expert}, slot.first(store.source().read_bytes),
+                                reads);
+      },
       give_up_.get_token());
   const bool ok = loaded.ok();
   if (!ok) {

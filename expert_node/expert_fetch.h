@@ -5,14 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/container/unit_layout.h"
 #include "common/sync/mutex.h"
 #include "expert_node/expert_cache.h"
 #include "expert_node/expert_store.h"
@@ -25,7 +26,7 @@ namespace shoal {
 class ExpertFetch {
  public:
   struct Ready {
-    size_t index = 0;  // into the `experts` given to Start
+    size_t index = 0;  // into the `records` given to Start
     ExpertCache::Pin pin;
   };
   struct Counts {
@@ -34,8 +35,10 @@ class ExpertFetch {
     ReadCounts reads;
   };
 
-  // All three outlive the fetch.
-  ExpertFetch(ExpertCache& cache, ExpertStore& store, IoThreads& io);
+  // One store a slice; slots of the cache are large enough for the records of each. All outlive the
+  // fetch.
+  using Stores = std::span<const std::unique_ptr<ExpertStore>>;
+  ExpertFetch(ExpertCache& cache, Stores stores, IoThreads& io);
   // Withdraws reads that have not begun, and waits for those that have.
   ~ExpertFetch();
   ExpertFetch(const ExpertFetch&) = delete;
@@ -43,7 +46,7 @@ class ExpertFetch {
 
   // Pins what is in the cache and begins to read the rest, in order. `stop` ends waits early.
   // Called once.
-  void Start(int64_t layer, std::vector<int64_t> experts, std::stop_token stop);
+  void Start(std::vector<RecordKey> records, std::stop_token stop);
 
   // What has arrived since the last call. Waits where nothing has; empty when everything has been
   // handed out. The caller works on what it gets and lets it go before it calls again: slots are
@@ -59,10 +62,9 @@ class ExpertFetch {
   void GiveUp();
 
   ExpertCache& cache_;
-  ExpertStore& store_;
+  const Stores stores_;
   IoThreads& io_;
-  int64_t layer_ = 0;
-  std::vector<int64_t> experts_;
+  std::vector<RecordKey> records_;
   std::stop_token stop_;
   std::stop_source give_up_;
 

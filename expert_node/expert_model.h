@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/container/container.h"
+#include "common/container/expert_slice.h"
 #include "common/container/unit_layout.h"
 #include "kernels/rvq.h"
 
@@ -22,6 +23,8 @@ struct ExpertModel {
   std::vector<int64_t> layers;            // the MoE layers, increasing; the model's layer indices
   std::vector<LayerCodebooks> codebooks;  // of those layers; empty for f32
 
+  // All units of all experts.
+  ExpertSlice whole() const { return {{0, layout.num_units}, {0, num_experts}}; }
   // Place of `layer` in `layers`; nothing where it is not an MoE layer.
   std::optional<size_t> LayerIndex(int64_t layer) const;
 

@@ -8,13 +8,14 @@
 
 namespace shoal {
 
-ExpertStore::ExpertStore(const UnitLayout& layout, std::unique_ptr<RecordReader> reader)
-    : layout_(layout), reader_(std::move(reader)) {}
+ExpertStore::ExpertStore(const UnitLayout& layout, SliceSource source,
+                         std::unique_ptr<RecordReader> reader)
+    : layout_(layout), source_(std::move(source)), reader_(std::move(reader)) {}
 
 absl::Status ExpertStore::ReadRecord(ExpertKey key, std::span<std::byte> record,
                                      ReadCounts& counts) {
   constexpr int kAttempts = 2;
-  const uint64_t offset_bytes = static_cast<uint64_t>(key.expert) * layout_.record_bytes;
+  const uint64_t offset_bytes = source_.ReadOffset(key.expert);
   absl::Status damage;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     SHOAL_RETURN_IF_ERROR(Annotate(reader_->Read(key.layer, offset_bytes, record, counts),
@@ -32,10 +33,9 @@ absl::Status ExpertStore::ReadRecord(ExpertKey key, std::span<std::byte> record,
 }
 
 absl::Status ExpertStore::CheckRecord(ExpertKey key, std::span<const std::byte> record) const {
-  for (int64_t unit = 0; unit < layout_.num_units; ++unit) {
-    SHOAL_RETURN_IF_ERROR(CheckUnit(
-        layout_, key, unit,
-        record.subspan(static_cast<uint64_t>(unit) * layout_.unit_bytes, layout_.unit_bytes)));
+  for (int64_t unit = source_.slice.units.begin; unit < source_.slice.units.end; ++unit) {
+    SHOAL_RETURN_IF_ERROR(
+        CheckUnit(layout_, key, unit, source_.UnitsIn(record, layout_, {unit, unit + 1})));
   }
   return absl::OkStatus();
 }

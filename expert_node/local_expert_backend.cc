@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -49,15 +50,12 @@ RowsByExpert GroupByExpert(const ExpertBackend::Batch& batch, int64_t num_expert
   return grouped;
 }
 
-std::vector<BankLocation> LocateBanks(const Container& container) {
-  std::vector<BankLocation> banks;
-  for (const BankEntry& bank : container.manifest().banks) {
-    const std::string file = BankFile(bank.layer);
-    banks.push_back(
-        {bank.layer, container.PathOf(file), container.manifest().FindFile(file)->size_bytes});
-  }
-  return banks;
-}
+// One expert's share of a call: the record that it needs, and what is computed from it.
+struct Share {
+  RecordKey record;
+  UnitRange units;
+  size_t group = 0;  // into RowsByExpert
+};
 
 }  // namespace
 
@@ -70,16 +68,18 @@ struct LocalExpertBackend::Impl {
     }
   }
 
-  absl::Status CheckBatch(const Batch& batch, std::span<const UnitRange> ranges,
-                          std::span<int64_t> out) const;
-  absl::Status CheckRanges(std::span<const UnitRange> ranges) const;
-  absl::Status Run(const Batch& batch, std::span<const UnitRange> ranges, ExpertFetch& fetch,
+  absl::Status CheckBatch(const Batch& batch, std::span<int64_t> out) const;
+  absl::Status CheckHeld(std::span<const ExpertSlice> slices) const;
+  std::vector<Share> ShareOut(int64_t layer, const RowsByExpert& grouped,
+                              std::span<const ExpertSlice> slices) const;
+  absl::Status Run(const Batch& batch, const std::vector<Share>& shares, ExpertFetch& fetch,
                    const RowsByExpert& grouped, ExpertLayerStats& cost, std::span<int64_t> out);
   void Add(const ExpertLayerStats& cost, const ExpertFetch::Counts& counts);
 
   const ExpertModel model;
   const Clock& clock;
-  std::unique_ptr<ExpertStore> store;
+  std::vector<std::unique_ptr<ExpertStore>> stores;  // one a slice
+  std::vector<ExpertSlice> held;                     // their slices
   std::unique_ptr<ExpertCache> cache;
   std::unique_ptr<ExpertExecutor> executor;
   mutable Mutex mutex;
@@ -87,21 +87,42 @@ struct LocalExpertBackend::Impl {
   IoThreads io;  // last: its jobs use what is above
 };
 
-absl::Status LocalExpertBackend::Impl::CheckRanges(std::span<const UnitRange> ranges) const {
-  int64_t end = 0;
-  for (const UnitRange& range : ranges) {
-    if (range.begin < end || range.end < range.begin || range.end > model.layout.num_units) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("units [", range.begin, ", ", range.end, ") of ", model.layout.num_units,
-                       ": ranges must lie inside, increase, and not overlap"));
+absl::Status LocalExpertBackend::Impl::CheckHeld(std::span<const ExpertSlice> slices) const {
+  SHOAL_RETURN_IF_ERROR(CheckSlices(model.whole(), slices, "slices to compute"));
+  for (const ExpertSlice& slice : slices) {
+    std::vector<ExpertSlice> here;
+    for (const ExpertSlice& candidate : held) {
+      if (const ExpertSlice common = Intersect(slice, candidate); !common.empty()) {
+        here.push_back(common);
+      }
     }
-    end = range.end;
+    if (const auto missing = Uncovered(slice, here); !missing.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(FormatSlice(missing.front()), " are asked for and not held here"));
+    }
   }
   return absl::OkStatus();
 }
 
+std::vector<Share> LocalExpertBackend::Impl::ShareOut(int64_t layer, const RowsByExpert& grouped,
+                                                      std::span<const ExpertSlice> slices) const {
+  std::vector<Share> shares;
+  for (size_t group = 0; group < grouped.experts.size(); ++group) {
+    const int64_t expert = grouped.experts[group];
+    for (const ExpertSlice& slice : slices) {
+      const ExpertSlice of_expert{slice.units, {expert, expert + 1}};
+      for (size_t i = 0; i < held.size(); ++i) {
+        const ExpertSlice common = Intersect(Intersect(slice, of_expert), held[i]);
+        if (!common.empty()) {
+          shares.push_back({{layer, expert, i}, common.units, group});
+        }
+      }
+    }
+  }
+  return shares;
+}
+
 absl::Status LocalExpertBackend::Impl::CheckBatch(const Batch& batch,
-                                                  std::span<const UnitRange> ranges,
                                                   std::span<int64_t> out) const {
   if (!model.LayerIndex(batch.layer)) {
     return absl::InvalidArgumentError(absl::StrCat("layer ", batch.layer, " has no experts"));
@@ -129,14 +150,14 @@ absl::Status LocalExpertBackend::Impl::CheckBatch(const Batch& batch,
     return absl::InvalidArgumentError(absl::StrCat(
         "layer ", batch.layer, ": an activation or an expert weight is NaN or infinite"));
   }
-  return CheckRanges(ranges);
+  return absl::OkStatus();
 }
 
-absl::Status LocalExpertBackend::Impl::Run(const Batch& batch, std::span<const UnitRange> ranges,
+absl::Status LocalExpertBackend::Impl::Run(const Batch& batch, const std::vector<Share>& shares,
                                            ExpertFetch& fetch, const RowsByExpert& grouped,
                                            ExpertLayerStats& cost, std::span<int64_t> out) {
   size_t done = 0;
-  while (done < grouped.experts.size()) {
+  while (done < shares.size()) {
     const absl::Time before_wait = clock.Now();
     SHOAL_ASSIGN_OR_RETURN(std::vector<ExpertFetch::Ready> ready, fetch.Next());
     // By expert: an error names the first of those that failed together, not of those that arrived.
@@ -144,11 +165,14 @@ absl::Status LocalExpertBackend::Impl::Run(const Batch& batch, std::span<const U
               [](const auto& a, const auto& b) { return a.index < b.index; });
     const absl::Time before_compute = clock.Now();
     std::vector<ExpertWork> work;
-    for (const ExpertFetch::Ready& expert : ready) {
-      work.push_back(
-          {grouped.experts[expert.index], expert.pin.record(), grouped.rows[expert.index]});
+    for (const ExpertFetch::Ready& record : ready) {
+      const Share& share = shares[record.index];
+      const SliceSource& source = stores[share.record.slice]->source();
+      work.push_back({share.record.expert, share.units,
+                      source.UnitsIn(record.pin.record(), model.layout, share.units),
+                      grouped.rows[share.group]});
     }
-    SHOAL_RETURN_IF_ERROR(executor->Apply(batch.layer, work, ranges, batch.rows, out));
+    SHOAL_RETURN_IF_ERROR(executor->Apply(batch.layer, work, batch.rows, out));
     done += ready.size();
     cost.wait_time += before_compute - before_wait;
     cost.compute_time += clock.Now() - before_compute;
@@ -171,8 +195,8 @@ void LocalExpertBackend::Impl::Add(const ExpertLayerStats& cost,
 LocalExpertBackend::LocalExpertBackend(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LocalExpertBackend::~LocalExpertBackend() = default;
 
-int64_t LocalExpertBackend::MinCacheRecords(const ModelConfig& config) {
-  return config.moe.num_experts_per_token;
+int64_t LocalExpertBackend::MinCacheRecords(const ModelConfig& config, int64_t num_slices) {
+  return config.moe.num_experts_per_token * num_slices;
 }
 
 uint64_t LocalExpertBackend::ScratchBytes(const Manifest& manifest, int num_threads) {
@@ -180,34 +204,55 @@ uint64_t LocalExpertBackend::ScratchBytes(const Manifest& manifest, int num_thre
 }
 
 absl::StatusOr<std::unique_ptr<LocalExpertBackend>> LocalExpertBackend::Open(
-    const Container& container, const Options& options, ThreadPool& pool, const Clock& clock) {
-  const int64_t least = MinCacheRecords(container.config());
+    ExpertModel model, std::vector<SliceSource> slices, const Options& options, ThreadPool& pool,
+    const Clock& clock) {
+  auto impl = std::make_unique<Impl>(
+      std::move(model), clock, options.io_threads > 0 ? options.io_threads : kDefaultIoThreads);
+  uint64_t largest_record = 0;
+  for (const SliceSource& source : slices) {
+    impl->held.push_back(source.slice);
+    largest_record = std::max(largest_record, source.read_bytes);
+  }
+  SHOAL_RETURN_IF_ERROR(CheckSlices(impl->model.whole(), impl->held, "slices to hold"));
+  const int64_t least = impl->model.num_experts_per_token * std::ssize(slices);
   if (options.cache_records < least) {
     return absl::FailedPreconditionError(
         absl::StrCat("a cache of ", options.cache_records, " expert records; the experts of one ",
                      "token are ", least, ", so at least ", least, " are needed"));
   }
-  SHOAL_ASSIGN_OR_RETURN(ExpertModel model, ExpertModel::FromContainer(container));
-  SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<PreadRecordReader> reader,
-                         PreadRecordReader::Open(LocateBanks(container)));
-  auto impl = std::make_unique<Impl>(
-      std::move(model), clock, options.io_threads > 0 ? options.io_threads : kDefaultIoThreads);
-  impl->store = std::make_unique<ExpertStore>(impl->model.layout, std::move(reader));
-  SHOAL_ASSIGN_OR_RETURN(
-      impl->cache, ExpertCache::Create(impl->model.layout.record_bytes, options.cache_records));
+  for (SliceSource& source : slices) {
+    SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<PreadRecordReader> reader,
+                           PreadRecordReader::Open(source.banks));
+    impl->stores.push_back(
+        std::make_unique<ExpertStore>(impl->model.layout, std::move(source), std::move(reader)));
+  }
+  SHOAL_ASSIGN_OR_RETURN(impl->cache, ExpertCache::Create(largest_record, options.cache_records));
   SHOAL_ASSIGN_OR_RETURN(impl->executor, ExpertExecutor::Create(impl->model, pool));
   return std::unique_ptr<LocalExpertBackend>(new LocalExpertBackend(std::move(impl)));
 }
 
-absl::Status LocalExpertBackend::Execute(const Batch& batch, std::span<const UnitRange> ranges,
+absl::StatusOr<std::unique_ptr<LocalExpertBackend>> LocalExpertBackend::Open(
+    const Container& container, const Options& options, ThreadPool& pool, const Clock& clock) {
+  SHOAL_ASSIGN_OR_RETURN(ExpertModel model, ExpertModel::FromContainer(container));
+  std::vector<SliceSource> slices = {SliceOfContainer(container, model.whole())};
+  return Open(std::move(model), std::move(slices), options, pool, clock);
+}
+
+absl::Status LocalExpertBackend::Execute(const Batch& batch, std::span<const ExpertSlice> slices,
                                          std::stop_token stop, std::span<int64_t> out) {
-  SHOAL_RETURN_IF_ERROR(impl_->CheckBatch(batch, ranges, out));
+  SHOAL_RETURN_IF_ERROR(impl_->CheckBatch(batch, out));
+  SHOAL_RETURN_IF_ERROR(impl_->CheckHeld(slices));
   const RowsByExpert grouped = GroupByExpert(batch, impl_->model.num_experts);
+  const std::vector<Share> shares = impl_->ShareOut(batch.layer, grouped, slices);
+  std::vector<RecordKey> records;
+  for (const Share& share : shares) {
+    records.push_back(share.record);
+  }
   ExpertLayerStats cost;
   cost.layer = batch.layer;
-  ExpertFetch fetch(*impl_->cache, *impl_->store, impl_->io);
-  fetch.Start(batch.layer, grouped.experts, std::move(stop));
-  const absl::Status status = impl_->Run(batch, ranges, fetch, grouped, cost, out);
+  ExpertFetch fetch(*impl_->cache, impl_->stores, impl_->io);
+  fetch.Start(std::move(records), std::move(stop));
+  const absl::Status status = impl_->Run(batch, shares, fetch, grouped, cost, out);
   impl_->Add(cost, fetch.counts());
   return status;
 }
@@ -218,11 +263,16 @@ std::vector<ExpertLayerStats> LocalExpertBackend::Stats() const {
 }
 
 ExpertIoMode LocalExpertBackend::io_mode() const {
-  const ReaderMode reader = impl_->store->Mode();
   ExpertIoMode mode;
-  mode.direct = reader.direct;
-  mode.engine = reader.engine;
-  mode.why_not_direct = reader.why_not_direct;
+  mode.direct = true;
+  for (const auto& store : impl_->stores) {
+    const ReaderMode reader = store->Mode();
+    mode.direct = mode.direct && reader.direct;
+    mode.engine = reader.engine;
+    if (mode.why_not_direct.empty()) {
+      mode.why_not_direct = reader.why_not_direct;
+    }
+  }
   mode.cache_records = impl_->cache->num_slots();
   mode.cache_bytes = impl_->cache->size_bytes();
   return mode;

@@ -80,7 +80,7 @@ absl::Status MoeBlock(ForwardContext& context, int64_t layer, int64_t first_posi
   const auto sums = w.expert_sums.first(count);
   std::fill(sums.begin(), sums.end(), 0);
   SHOAL_RETURN_IF_ERROR(
-      Annotate(context.experts->Execute(batch, {&context.units, 1}, context.stop, sums),
+      Annotate(context.experts->Execute(batch, {&context.whole, 1}, context.stop, sums),
                absl::StrCat("layer ", layer)));
 
   const auto& shared = context.weights.layers[static_cast<size_t>(layer)].moe->shared_experts;

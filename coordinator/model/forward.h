@@ -9,6 +9,7 @@
 #include <stop_token>
 
 #include "absl/status/status.h"
+#include "common/container/expert_slice.h"
 #include "common/model/model_config.h"
 #include "common/sync/thread_pool.h"
 #include "coordinator/model/session_state.h"
@@ -24,7 +25,7 @@ struct ForwardContext {
   const ModelConfig& config;
   const TrunkWeights& weights;
   ExpertBackend* experts = nullptr;  // null for a model without MoE layers
-  UnitRange units;                   // of every expert: all of them
+  ExpertSlice whole;                 // all units of all experts
   ThreadPool& pool;
   SessionState& state;
   Workspace& workspace;

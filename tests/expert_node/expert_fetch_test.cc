@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "tests/testing/status_matchers.h"
 
@@ -67,17 +68,35 @@ class ExpertFetchTest : public ::testing::Test {
   ExpertFetchTest()
       : layout_(*UnitLayout::Make(ExpertCodec::kRvq3, 40, 64)),
         cache_(*ExpertCache::Create(layout_.record_bytes, 4)),
-        store_(layout_, std::make_unique<SealingReader>(layout_)) {}
+        stores_(MakeStores(layout_)) {}
+
+  static std::vector<std::unique_ptr<ExpertStore>> MakeStores(const UnitLayout& layout) {
+    SliceSource source;
+    source.slice = {{0, layout.num_units}, {0, 8}};
+    source.stride_bytes = layout.record_bytes;
+    source.read_bytes = layout.record_bytes;
+    std::vector<std::unique_ptr<ExpertStore>> stores;
+    stores.push_back(
+        std::make_unique<ExpertStore>(layout, source, std::make_unique<SealingReader>(layout)));
+    return stores;
+  }
+  static std::vector<RecordKey> Records(std::vector<int64_t> experts) {
+    std::vector<RecordKey> records;
+    for (const int64_t expert : experts) {
+      records.push_back({1, expert, 0});
+    }
+    return records;
+  }
 
   const UnitLayout layout_;
   std::unique_ptr<ExpertCache> cache_;
-  ExpertStore store_;
+  std::vector<std::unique_ptr<ExpertStore>> stores_;
 };
 
 TEST_F(ExpertFetchTest, HandsOutEveryExpertOnce) {
   IoThreads io(2);
-  ExpertFetch fetch(*cache_, store_, io);
-  fetch.Start(1, {0, 2, 5}, {});
+  ExpertFetch fetch(*cache_, stores_, io);
+  fetch.Start(Records({0, 2, 5}), {});
   size_t num_ready = 0;
   while (num_ready < 3) {
     SHOAL_ASSERT_OK_AND_ASSIGN(const auto ready, fetch.Next());
@@ -102,8 +121,8 @@ TEST_F(ExpertFetchTest, OneThatIsCancelledDoesNotWaitForAnotherCallsReads) {
   });
   std::stop_source stop;
   {
-    ExpertFetch fetch(*cache_, store_, io);
-    fetch.Start(1, {0, 2, 5}, stop.get_token());
+    ExpertFetch fetch(*cache_, stores_, io);
+    fetch.Start(Records({0, 2, 5}), stop.get_token());
     stop.request_stop();
     EXPECT_THAT(fetch.Next(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
   }

@@ -84,7 +84,11 @@ struct ReadResult {
 
 ReadResult ReadWith(FaultyReader::Faults faults) {
   const UnitLayout layout = SmallLayout();
-  ExpertStore store(layout,
+  SliceSource source;
+  source.slice = {{0, layout.num_units}, {0, kExpert + 1}};
+  source.stride_bytes = layout.record_bytes;
+  source.read_bytes = layout.record_bytes;
+  ExpertStore store(layout, source,
                     std::make_unique<FaultyReader>(SealedRecord(layout), std::move(faults)));
   auto buffer = AlignedBuffer::Allocate(layout.record_bytes);
   EXPECT_THAT(buffer, testing::IsOk());

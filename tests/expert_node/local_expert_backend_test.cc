@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -35,6 +36,10 @@ constexpr int64_t kPerToken = 3;
 constexpr int64_t kHiddenSize = 36;
 constexpr int64_t kIntermediateSize = 20;
 constexpr int64_t kNumUnits = 3;
+constexpr ExpertSlice kWhole{{0, kNumUnits}, {0, kNumExperts}};
+
+// These units of all experts.
+constexpr ExpertSlice Units(int64_t begin, int64_t end) { return {{begin, end}, {0, kNumExperts}}; }
 
 // Rows and choices that stay alive while a batch shows them.
 struct TestBatch {
@@ -84,17 +89,31 @@ class LocalExpertBackendTest : public ::testing::TestWithParam<ExpertCodec> {
     return backend.ok() ? *std::move(backend) : nullptr;
   }
 
+  std::unique_ptr<LocalExpertBackend> Holding(const std::vector<ExpertSlice>& slices) {
+    std::vector<SliceSource> sources;
+    for (const ExpertSlice& slice : slices) {
+      sources.push_back(SliceOfContainer(*container_, slice));
+    }
+    LocalExpertBackend::Options options;
+    options.cache_records = 14 * std::ssize(slices);
+    auto model = ExpertModel::FromContainer(*container_);
+    EXPECT_THAT(model, testing::IsOk());
+    auto backend = LocalExpertBackend::Open(*std::move(model), std::move(sources), options, pool_,
+                                            Clock::Real());
+    EXPECT_THAT(backend, testing::IsOk());
+    return backend.ok() ? *std::move(backend) : nullptr;
+  }
+
   static std::vector<int64_t> Execute(ExpertBackend& backend, const TestBatch& batch,
-                                      const std::vector<UnitRange>& ranges) {
+                                      const std::vector<ExpertSlice>& slices) {
     std::vector<int64_t> out(batch.rows.size());
-    EXPECT_THAT(backend.Execute(batch.View(), ranges, {}, out), testing::IsOk());
+    EXPECT_THAT(backend.Execute(batch.View(), slices, {}, out), testing::IsOk());
     return out;
   }
 
   absl::Status ExecuteStatus(ExpertBackend& backend, const TestBatch& batch) {
     std::vector<int64_t> out(batch.rows.size());
-    const UnitRange all{0, kNumUnits};
-    return backend.Execute(batch.View(), {&all, 1}, {}, out);
+    return backend.Execute(batch.View(), {&kWhole, 1}, {}, out);
   }
 
   TempDir dir_;
@@ -143,7 +162,7 @@ TEST_P(LocalExpertBackendTest, EqualsPlainArithmeticOnTheContainersOwnWeights) {
   SHOAL_ASSERT_OK_AND_ASSIGN(const auto checkpoint, Checkpoint::Open(dir_ / "weights"));
   const auto backend = Backend(pool_);
   const TestBatch batch = MakeBatch(5);
-  const std::vector<int64_t> out = Execute(*backend, batch, {{0, kNumUnits}});
+  const std::vector<int64_t> out = Execute(*backend, batch, {kWhole});
   double largest = 0;
   double worst = 0;
   for (int64_t row = 0; row < batch.num_rows; ++row) {
@@ -170,11 +189,15 @@ TEST_P(LocalExpertBackendTest, EqualsPlainArithmeticOnTheContainersOwnWeights) {
 TEST_P(LocalExpertBackendTest, EverySplitOfTheUnitsAddsUpToTheSameBits) {
   const auto backend = Backend(pool_);
   const TestBatch batch = MakeBatch(5);
-  const std::vector<int64_t> whole = Execute(*backend, batch, {{0, kNumUnits}});
+  const std::vector<int64_t> whole = Execute(*backend, batch, {kWhole});
   for (int64_t a = 0; a <= kNumUnits; ++a) {
     for (int64_t b = a; b <= kNumUnits; ++b) {
-      std::vector<int64_t> sum = Execute(*backend, batch, {{a, b}});
-      const std::vector<int64_t> rest = Execute(*backend, batch, {{0, a}, {b, kNumUnits}});
+      std::vector<int64_t> sum(whole.size());
+      if (b > a) {
+        sum = Execute(*backend, batch, {Units(a, b)});
+      }
+      const std::vector<ExpertSlice> rest_slices = Uncovered(kWhole, {{Units(a, b)}});
+      const std::vector<int64_t> rest = Execute(*backend, batch, rest_slices);
       for (size_t i = 0; i < sum.size(); ++i) {
         sum[i] += rest[i];
       }
@@ -186,10 +209,9 @@ TEST_P(LocalExpertBackendTest, EverySplitOfTheUnitsAddsUpToTheSameBits) {
 TEST_P(LocalExpertBackendTest, AddsToWhatIsThere) {
   const auto backend = Backend(pool_);
   const TestBatch batch = MakeBatch(2);
-  const std::vector<int64_t> once = Execute(*backend, batch, {{0, kNumUnits}});
+  const std::vector<int64_t> once = Execute(*backend, batch, {kWhole});
   std::vector<int64_t> twice = once;
-  const UnitRange all{0, kNumUnits};
-  SHOAL_ASSERT_OK(backend->Execute(batch.View(), {&all, 1}, {}, twice));
+  SHOAL_ASSERT_OK(backend->Execute(batch.View(), {&kWhole, 1}, {}, twice));
   for (size_t i = 0; i < once.size(); ++i) {
     EXPECT_EQ(twice[i], 2 * once[i]);
   }
@@ -202,7 +224,7 @@ TEST_P(LocalExpertBackendTest, ThreadsCacheSizeAndBatchingChangeNoBit) {
     ThreadPool pool(threads);
     for (const int64_t cache_records : {3, 4, 14, 28}) {
       const auto backend = Backend(pool, cache_records);
-      const std::vector<int64_t> out = Execute(*backend, batch, {{0, kNumUnits}});
+      const std::vector<int64_t> out = Execute(*backend, batch, {kWhole});
       if (expected.empty()) {
         expected = out;
       }
@@ -219,7 +241,7 @@ TEST_P(LocalExpertBackendTest, ThreadsCacheSizeAndBatchingChangeNoBit) {
     one.ids.assign(batch.ids.begin() + row * kPerToken, batch.ids.begin() + (row + 1) * kPerToken);
     one.weights.assign(batch.weights.begin() + row * kPerToken,
                        batch.weights.begin() + (row + 1) * kPerToken);
-    const std::vector<int64_t> out = Execute(*backend, one, {{0, kNumUnits}});
+    const std::vector<int64_t> out = Execute(*backend, one, {kWhole});
     EXPECT_TRUE(std::equal(out.begin(), out.end(), expected.begin() + row * kHiddenSize)) << row;
   }
 }
@@ -227,8 +249,8 @@ TEST_P(LocalExpertBackendTest, ThreadsCacheSizeAndBatchingChangeNoBit) {
 TEST_P(LocalExpertBackendTest, ReadsEveryMissedRecordOnceAndCountsHits) {
   const auto backend = Backend(pool_, 14);
   const TestBatch batch = MakeBatch(1);
-  Execute(*backend, batch, {{0, kNumUnits}});
-  Execute(*backend, batch, {{0, kNumUnits}});
+  Execute(*backend, batch, {kWhole});
+  Execute(*backend, batch, {kWhole});
   const std::vector<ExpertLayerStats> stats = backend->Stats();
   ASSERT_EQ(stats.size(), 2);
   EXPECT_EQ(stats[0].layer, 1);
@@ -245,12 +267,12 @@ TEST_P(LocalExpertBackendTest, CallsThatOverlapDoNotDisturbEachOther) {
   // Three slots for four callers of three experts each: they must take turns without a deadlock.
   const auto backend = Backend(pool_, kPerToken);
   const TestBatch batch = MakeBatch(7);
-  const std::vector<int64_t> expected = Execute(*backend, batch, {{0, kNumUnits}});
+  const std::vector<int64_t> expected = Execute(*backend, batch, {kWhole});
   std::vector<std::thread> callers;
   for (int t = 0; t < 4; ++t) {
     callers.emplace_back([&] {
       for (int i = 0; i < 20; ++i) {
-        EXPECT_EQ(Execute(*backend, batch, {{0, kNumUnits}}), expected);
+        EXPECT_EQ(Execute(*backend, batch, {kWhole}), expected);
       }
     });
   }
@@ -265,11 +287,10 @@ TEST_P(LocalExpertBackendTest, AStopCancelsAndLeavesTheBackendUsable) {
   std::stop_source stop;
   stop.request_stop();
   std::vector<int64_t> out(batch.rows.size());
-  const UnitRange all{0, kNumUnits};
-  EXPECT_THAT(backend->Execute(batch.View(), {&all, 1}, stop.get_token(), out),
+  EXPECT_THAT(backend->Execute(batch.View(), {&kWhole, 1}, stop.get_token(), out),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
   const auto fresh = Backend(pool_, 14);
-  EXPECT_EQ(Execute(*backend, batch, {{0, kNumUnits}}), Execute(*fresh, batch, {{0, kNumUnits}}));
+  EXPECT_EQ(Execute(*backend, batch, {kWhole}), Execute(*fresh, batch, {kWhole}));
 }
 
 TEST_P(LocalExpertBackendTest, NamesADamagedRecordAndStillServesTheOthers) {
@@ -314,19 +335,55 @@ TEST_P(LocalExpertBackendTest, RefusesLayersAndRangesOutsideTheModel) {
   const auto backend = Backend(pool_);
   const TestBatch batch = MakeBatch(1);
   std::vector<int64_t> out(batch.rows.size());
-  const auto execute = [&](std::vector<UnitRange> ranges, int64_t layer) {
+  const auto execute = [&](std::vector<ExpertSlice> slices, int64_t layer) {
     ExpertBackend::Batch view = batch.View();
     view.layer = layer;
-    return backend->Execute(view, ranges, {}, out);
+    return backend->Execute(view, slices, {}, out);
   };
-  EXPECT_THAT(execute({{0, 3}}, 0),
+  EXPECT_THAT(execute({kWhole}, 0),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("layer 0 has no experts")));
-  for (const std::vector<UnitRange>& bad : std::vector<std::vector<UnitRange>>{
-           {{0, 4}}, {{-1, 2}}, {{2, 1}}, {{0, 2}, {1, 3}}, {{2, 3}, {0, 1}}}) {
-    EXPECT_THAT(execute(bad, kLayer),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not overlap")));
+  for (const ExpertSlice& bad : std::vector<ExpertSlice>{
+           Units(0, 4), Units(-1, 2), Units(2, 1), {{0, 3}, {0, 15}}, {{0, 3}, {-1, 2}}}) {
+    EXPECT_THAT(execute({bad}, kLayer),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("are not a part of")));
   }
+  EXPECT_THAT(execute({Units(0, 2), Units(1, 3)}, kLayer),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("are given twice")));
   SHOAL_EXPECT_OK(execute({}, kLayer));
+}
+
+// Slices of a container read only what they need, in one read an expert, and give the same bits
+// however units and experts are dealt out.
+TEST_P(LocalExpertBackendTest, HoldersOfSlicesAddUpToTheSameBits) {
+  const TestBatch batch = MakeBatch(5);
+  const std::vector<int64_t> whole = Execute(*Backend(pool_), batch, {kWhole});
+  const std::vector<std::vector<ExpertSlice>> layouts = {
+      {Units(0, 1), Units(1, 3)},
+      {{{0, 3}, {0, 5}}, {{0, 3}, {5, 14}}},
+      {{{0, 2}, {0, 9}}, {{2, 3}, {0, 9}}, {{0, 3}, {9, 14}}},
+  };
+  for (const std::vector<ExpertSlice>& layout : layouts) {
+    const auto together = Holding(layout);
+    EXPECT_EQ(Execute(*together, batch, {kWhole}), whole);
+    std::vector<int64_t> sum(whole.size());
+    for (const ExpertSlice& slice : layout) {
+      const auto holder = Holding({slice});
+      SHOAL_ASSERT_OK(holder->Execute(batch.View(), {&slice, 1}, {}, sum));
+      const ExpertLayerStats stats = holder->Stats()[1];
+      EXPECT_EQ(stats.expert_reads, stats.expert_misses);
+    }
+    EXPECT_EQ(sum, whole);
+  }
+}
+
+TEST_P(LocalExpertBackendTest, RefusesWhatItDoesNotHoldByName) {
+  const auto holder = Holding({{{0, 2}, {0, 9}}});
+  const TestBatch batch = MakeBatch(1);
+  std::vector<int64_t> out(batch.rows.size());
+  const ExpertSlice asked{{0, 3}, {0, 9}};
+  EXPECT_THAT(holder->Execute(batch.View(), {&asked, 1}, {}, out),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("units 2-2 of experts 0-8 are asked for and not held here")));
 }
 
 TEST_P(LocalExpertBackendTest, NamesTheUnitWhoseOutputLeavesTheFixedPointRange) {

@@ -1,0 +1,26 @@
+#include "expert_node/slice_source.h"
+
+#include <string>
+
+namespace shoal {
+
+SliceSource SliceOfContainer(const Container& container, const ExpertSlice& slice) {
+  const Manifest& manifest = container.manifest();
+  const UnitLayout& layout = manifest.unit_layout;
+  const uint64_t begin = static_cast<uint64_t>(slice.units.begin) * layout.unit_bytes;
+  const uint64_t end = static_cast<uint64_t>(slice.units.end) * layout.unit_bytes;
+  SliceSource source;
+  source.slice = slice;
+  source.stride_bytes = layout.record_bytes;
+  source.read_offset_bytes = begin / kRecordAlignment * kRecordAlignment;
+  source.read_bytes = AlignUp(end, kRecordAlignment) - source.read_offset_bytes;
+  source.units_offset_bytes = begin - source.read_offset_bytes;
+  for (const BankEntry& bank : manifest.banks) {
+    const std::string file = BankFile(bank.layer);
+    source.banks.push_back(
+        {bank.layer, container.PathOf(file), manifest.FindFile(file)->size_bytes});
+  }
+  return source;
+}
+
+}  // namespace shoal
