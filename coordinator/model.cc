@@ -19,14 +19,40 @@ const Tokenizer& Model::tokenizer() const { return *impl_->tokenizer; }
 
 EffectiveMode Model::mode() const {
   EffectiveMode mode = impl_->mode;
-  if (impl_->experts) {
-    mode.expert_io = impl_->experts->io_mode();
+  if (impl_->local_experts != nullptr) {
+    mode.expert_io = impl_->local_experts->io_mode();
+  }
+  if (impl_->pool_experts != nullptr) {
+    mode.nodes = impl_->pool_experts->Nodes();
   }
   return mode;
 }
 
 std::vector<ExpertLayerStats> Model::ExpertStats() const {
   return impl_->experts ? impl_->experts->Stats() : std::vector<ExpertLayerStats>();
+}
+
+absl::Status Model::OpenExperts(Impl& impl, const ModelOptions& options) {
+  if (!options.pool || !options.pool_alone) {
+    LocalExpertBackend::Options local_options;
+    local_options.cache_records = impl.mode.plan.cache_records;
+    if (options.cache_records) {
+      local_options.cache_records = std::min(local_options.cache_records, *options.cache_records);
+    }
+    SHOAL_ASSIGN_OR_RETURN(
+        std::unique_ptr<LocalExpertBackend> local,
+        LocalExpertBackend::Open(*impl.container, local_options, *impl.pool, Clock::Real()));
+    impl.local_experts = local.get();
+    impl.experts = std::move(local);
+  }
+  if (options.pool) {
+    SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<PoolBackend> pool,
+                           PoolBackend::Open(impl.container->manifest(), *options.pool,
+                                             std::move(impl.experts), Clock::Real()));
+    impl.pool_experts = pool.get();
+    impl.experts = std::move(pool);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
@@ -55,13 +81,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
   SHOAL_ASSIGN_OR_RETURN(impl->weights, TrunkWeights::Load(*impl->container));
   impl->pool = std::make_unique<ThreadPool>(mode.num_threads);
   if (manifest.config.num_moe_layers() > 0) {
-    LocalExpertBackend::Options backend;
-    backend.cache_records = mode.plan.cache_records;
-    if (options.cache_records) {
-      backend.cache_records = std::min(backend.cache_records, *options.cache_records);
-    }
-    SHOAL_ASSIGN_OR_RETURN(impl->experts, LocalExpertBackend::Open(*impl->container, backend,
-                                                                   *impl->pool, Clock::Real()));
+    SHOAL_RETURN_IF_ERROR(OpenExperts(*impl, options));
   }
   return std::unique_ptr<Model>(new Model(std::move(impl)));
 }

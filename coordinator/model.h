@@ -18,6 +18,7 @@
 #include "common/container/container.h"
 #include "common/tokenizer/tokenizer.h"
 #include "coordinator/memory_plan.h"
+#include "coordinator/pool/pool_backend.h"
 #include "coordinator/session.h"
 #include "expert_node/expert_backend.h"
 #include "expert_node/local_expert_backend.h"
@@ -33,6 +34,10 @@ struct ModelOptions {
   int num_threads = 0;   // 0: the CPUs this process may use
   // Fewer expert cache slots than the budget allows, for measurements and tests.
   std::optional<int64_t> cache_records = {};
+  // Machines that compute the experts. What no live one holds, this process computes from the
+  // container's own banks, unless `pool_alone`.
+  std::optional<PoolOptions> pool = {};
+  bool pool_alone = false;
 };
 
 // What the model runs with, as the system granted it until now.
@@ -41,9 +46,10 @@ struct EffectiveMode {
   ExpertIoMode expert_io;  // a read may fall back to buffered at any time
   int num_threads = 0;
   int64_t context_tokens = 0;
-  std::string experts;     // codec
-  std::string trunk;       // storage of the projections
-  std::string arithmetic;  // "exact"
+  std::string experts;                // codec
+  std::string trunk;                  // storage of the projections
+  std::string arithmetic;             // "exact"
+  std::vector<PoolNodeStatus> nodes;  // of the pool, now; empty where there is none
 };
 
 // Thread-safe.
@@ -52,7 +58,7 @@ class Model {
   // Opens a container: verifies small files, plans memory, loads and checks the trunk, opens the
   // banks.
   //   FAILED_PRECONDITION  the budget is below the floor (the message is the table)
-  //   and Container::Open's, PlanMemory's and LocalExpertBackend::Open's errors
+  //   and Container::Open's, PlanMemory's, LocalExpertBackend::Open's and PoolBackend::Open's errors
   static absl::StatusOr<std::unique_ptr<Model>> Open(const std::string& directory,
                                                      const ModelOptions& options);
   ~Model();
@@ -70,6 +76,7 @@ class Model {
   friend class Session;
   struct Impl;
   explicit Model(std::unique_ptr<Impl> impl);
+  static absl::Status OpenExperts(Impl& impl, const ModelOptions& options);
   std::unique_ptr<Impl> impl_;
 };
 

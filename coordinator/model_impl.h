@@ -14,6 +14,7 @@
 #include "coordinator/model/session_state.h"
 #include "coordinator/model/trunk_weights.h"
 #include "coordinator/model/workspace.h"
+#include "coordinator/pool/pool_backend.h"
 #include "coordinator/session.h"
 #include "expert_node/local_expert_backend.h"
 
@@ -25,8 +26,11 @@ struct Model::Impl {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ThreadPool> pool;
   TrunkWeights weights;
-  std::unique_ptr<LocalExpertBackend> experts;  // null for a model without MoE layers
-  EffectiveMode mode;                           // without expert_io, which the backend knows
+  std::unique_ptr<ExpertBackend> experts;  // null for a model without MoE layers
+  // Views of `experts`, or of a part of it; null where there is no such backend.
+  LocalExpertBackend* local_experts = nullptr;
+  PoolBackend* pool_experts = nullptr;
+  EffectiveMode mode;  // without expert_io and nodes, which the backends know
   int max_sessions = 1;
   std::atomic<int> open_sessions{0};
 };

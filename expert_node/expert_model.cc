@@ -15,7 +15,7 @@ constexpr int64_t kMaxTerms =
 
 }  // namespace
 
-std::optional<size_t> ExpertModel::LayerIndex(int64_t layer) const {
+std::optional<size_t> ExpertSizes::LayerIndex(int64_t layer) const {
   const auto it = std::lower_bound(layers.begin(), layers.end(), layer);
   if (it == layers.end() || *it != layer) {
     return std::nullopt;
@@ -23,13 +23,17 @@ std::optional<size_t> ExpertModel::LayerIndex(int64_t layer) const {
   return static_cast<size_t>(it - layers.begin());
 }
 
+ExpertSizes ExpertSizes::FromManifest(const Manifest& manifest) {
+  ExpertSizes sizes;
+  sizes.layout = manifest.unit_layout;
+  sizes.num_experts = manifest.config.moe.num_experts;
+  sizes.num_experts_per_token = manifest.config.moe.num_experts_per_token;
+  sizes.layers = manifest.config.moe_layers();
+  return sizes;
+}
+
 absl::StatusOr<ExpertModel> ExpertModel::FromContainer(const Container& container) {
-  const Manifest& manifest = container.manifest();
-  ExpertModel model;
-  model.layout = manifest.unit_layout;
-  model.num_experts = manifest.config.moe.num_experts;
-  model.num_experts_per_token = manifest.config.moe.num_experts_per_token;
-  model.layers = manifest.config.moe_layers();
+  ExpertModel model{ExpertSizes::FromManifest(container.manifest()), {}};
   if (model.layout.codec == ExpertCodec::kRvq3) {
     SHOAL_ASSIGN_OR_RETURN(model.codebooks, container.ReadCodebooks());
   }

@@ -16,17 +16,23 @@
 
 namespace shoal {
 
-struct ExpertModel {
+// The sizes, which are all that a caller needs.
+struct ExpertSizes {
   UnitLayout layout;
-  int64_t num_experts = 0;                // in each MoE layer
-  int64_t num_experts_per_token = 0;      // chosen for each row
-  std::vector<int64_t> layers;            // the MoE layers, increasing; the model's layer indices
-  std::vector<LayerCodebooks> codebooks;  // of those layers; empty for f32
+  int64_t num_experts = 0;            // in each MoE layer
+  int64_t num_experts_per_token = 0;  // chosen for each row
+  std::vector<int64_t> layers;        // the MoE layers, increasing; the model's layer indices
 
-  // All units of all experts.
-  ExpertSlice whole() const { return {{0, layout.num_units}, {0, num_experts}}; }
   // Place of `layer` in `layers`; nothing where it is not an MoE layer.
   std::optional<size_t> LayerIndex(int64_t layer) const;
+  // All units of all experts.
+  ExpertSlice whole() const { return {{0, layout.num_units}, {0, num_experts}}; }
+
+  static ExpertSizes FromManifest(const Manifest& manifest);
+};
+
+struct ExpertModel : ExpertSizes {
+  std::vector<LayerCodebooks> codebooks;  // of the layers; empty for f32
 
   // Reads the codebooks.
   //   FAILED_PRECONDITION   the model has no MoE layer

@@ -1,7 +1,6 @@
 #include "expert_node/local_expert_backend.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "common/sync/mutex.h"
+#include "expert_node/check_batch.h"
 #include "expert_node/expert_cache.h"
 #include "expert_node/expert_executor.h"
 #include "expert_node/expert_fetch.h"
@@ -22,10 +22,6 @@ namespace {
 
 // Enough reads in flight for an NVMe drive to reach its sequential rate with records of megabytes.
 constexpr int kDefaultIoThreads = 4;
-
-bool AllFinite(std::span<const float> values) {
-  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
-}
 
 // The rows of a batch by the expert they chose.
 struct RowsByExpert {
@@ -68,7 +64,6 @@ struct LocalExpertBackend::Impl {
     }
   }
 
-  absl::Status CheckBatch(const Batch& batch, std::span<int64_t> out) const;
   absl::Status CheckHeld(std::span<const ExpertSlice> slices) const;
   std::vector<Share> ShareOut(int64_t layer, const RowsByExpert& grouped,
                               std::span<const ExpertSlice> slices) const;
@@ -90,13 +85,7 @@ struct LocalExpertBackend::Impl {
 absl::Status LocalExpertBackend::Impl::CheckHeld(std::span<const ExpertSlice> slices) const {
   SHOAL_RETURN_IF_ERROR(CheckSlices(model.whole(), slices, "slices to compute"));
   for (const ExpertSlice& slice : slices) {
-    std::vector<ExpertSlice> here;
-    for (const ExpertSlice& candidate : held) {
-      if (const ExpertSlice common = Intersect(slice, candidate); !common.empty()) {
-        here.push_back(common);
-      }
-    }
-    if (const auto missing = Uncovered(slice, here); !missing.empty()) {
+    if (const auto missing = Uncovered(slice, held); !missing.empty()) {
       return absl::FailedPreconditionError(
           absl::StrCat(FormatSlice(missing.front()), " are asked for and not held here"));
     }
@@ -120,37 +109,6 @@ std::vector<Share> LocalExpertBackend::Impl::ShareOut(int64_t layer, const RowsB
     }
   }
   return shares;
-}
-
-absl::Status LocalExpertBackend::Impl::CheckBatch(const Batch& batch,
-                                                  std::span<int64_t> out) const {
-  if (!model.LayerIndex(batch.layer)) {
-    return absl::InvalidArgumentError(absl::StrCat("layer ", batch.layer, " has no experts"));
-  }
-  const auto rows = static_cast<size_t>(std::max<int64_t>(batch.num_rows, 0));
-  const auto hidden_size = static_cast<size_t>(model.layout.hidden_size);
-  const auto per_row = static_cast<size_t>(model.num_experts_per_token);
-  if (rows == 0 || batch.rows.size() / hidden_size != rows ||
-      batch.rows.size() % hidden_size != 0 || out.size() != batch.rows.size() ||
-      batch.expert_ids.size() / per_row != rows || batch.expert_ids.size() % per_row != 0 ||
-      batch.expert_weights.size() != batch.expert_ids.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "batch of ", batch.num_rows, " rows: ", batch.rows.size(), " activations, ", out.size(),
-        " sums, ", batch.expert_ids.size(), " expert ids and ", batch.expert_weights.size(),
-        " weights; a row has ", hidden_size, " activations and ", per_row, " experts"));
-  }
-  for (const int32_t expert : batch.expert_ids) {
-    if (expert < 0 || expert >= model.num_experts) {
-      return absl::InvalidArgumentError(absl::StrCat("layer ", batch.layer, " expert ", expert,
-                                                     " of ", model.num_experts,
-                                                     ": there is no such expert"));
-    }
-  }
-  if (!AllFinite(batch.rows) || !AllFinite(batch.expert_weights)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "layer ", batch.layer, ": an activation or an expert weight is NaN or infinite"));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status LocalExpertBackend::Impl::Run(const Batch& batch, const std::vector<Share>& shares,
@@ -240,7 +198,7 @@ absl::StatusOr<std::unique_ptr<LocalExpertBackend>> LocalExpertBackend::Open(
 
 absl::Status LocalExpertBackend::Execute(const Batch& batch, std::span<const ExpertSlice> slices,
                                          std::stop_token stop, std::span<int64_t> out) {
-  SHOAL_RETURN_IF_ERROR(impl_->CheckBatch(batch, out));
+  SHOAL_RETURN_IF_ERROR(CheckBatch(impl_->model, batch, out));
   SHOAL_RETURN_IF_ERROR(impl_->CheckHeld(slices));
   const RowsByExpert grouped = GroupByExpert(batch, impl_->model.num_experts);
   const std::vector<Share> shares = impl_->ShareOut(batch.layer, grouped, slices);

@@ -41,8 +41,8 @@ std::string FormatSlice(const ExpertSlice& slice);
 absl::Status CheckSlices(const ExpertSlice& whole, std::span<const ExpertSlice> slices,
                          absl::string_view what);
 
-// The parts of `whole` that lie in none of `slices`, which are inside it: disjoint, by expert, then
-// by unit. Empty where everything is covered.
+// The parts of `whole` that lie in none of `slices` (which may reach beyond it, and overlap):
+// disjoint, by expert, then by unit. Empty where everything is covered.
 std::vector<ExpertSlice> Uncovered(const ExpertSlice& whole, std::span<const ExpertSlice> slices);
 
 }  // namespace shoal

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
 
 namespace shoal {
 
@@ -47,6 +48,14 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 class CondVar {
  public:
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { cv_.wait(*mutex); }
+  // Returns at the latest after `timeout`, which may be infinite.
+  void WaitFor(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    if (timeout == absl::InfiniteDuration()) {
+      cv_.wait(*mutex);
+    } else {
+      cv_.wait_for(*mutex, absl::ToChronoNanoseconds(timeout));
+    }
+  }
   void NotifyOne() { cv_.notify_one(); }
   void NotifyAll() { cv_.notify_all(); }
 

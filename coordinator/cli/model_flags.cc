@@ -42,6 +42,7 @@ void ModelFlags::AddOptions(FlagSet& flags, absl::string_view default_context) {
   flags.Integer("--cache-records", &cache_records, {1, 1'000'000'000},
                 "Fewer experts in the cache than the budget allows, for\nmeasurements");
   flags.Switch("-v,--verbose", &verbose, "Print how the model really runs: reads, cache, memory");
+  pool.Add(flags);
 }
 
 absl::StatusOr<MemoryPlan> PlanFor(const ModelFlags& flags, int64_t default_context,
@@ -61,6 +62,8 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_
   options.context_tokens = flags.context_tokens.value_or(default_context);
   options.num_threads = static_cast<int>(flags.num_threads.value_or(0));
   options.cache_records = flags.cache_records;
+  SHOAL_ASSIGN_OR_RETURN(options.pool, flags.pool.Options(console));
+  options.pool_alone = flags.pool.alone;
   SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, Model::Open(flags.directory, options));
   const EffectiveMode mode = model->mode();
   CutContext(flags, default_context, model->config().max_position_embeddings, console);

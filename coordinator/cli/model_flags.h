@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "coordinator/cli/command_line.h"
+#include "coordinator/cli/pool_flags.h"
 #include "coordinator/memory_plan.h"
 #include "coordinator/model.h"
 
@@ -22,6 +23,7 @@ struct ModelFlags {
   std::optional<int64_t> num_threads;
   std::optional<int64_t> cache_records;
   bool verbose = false;
+  PoolFlags pool;
 
   // DIR, then everything else under "Model". `default_context` says what holds without --ctx.
   void AddDirectory(FlagSet& flags);

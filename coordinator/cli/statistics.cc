@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "coordinator/cli/byte_size.h"
 #include "coordinator/memory_plan.h"
@@ -54,6 +55,25 @@ void AddModelFields(const Model& model, Json& json) {
   json["expert_io"] = mode.expert_io.engine;
   json["direct_io"] = mode.expert_io.direct;
   json["peak_rss_bytes"] = PeakRssBytes();
+  if (!mode.nodes.empty()) {
+    json["nodes"] = NodesJson(mode.nodes);
+  }
+}
+
+Json NodesJson(const std::vector<PoolNodeStatus>& nodes) {
+  Json json = Json::array();
+  for (const PoolNodeStatus& node : nodes) {
+    Json fields;
+    fields["name"] = node.name;
+    fields["address"] = node.address;
+    fields["state"] = std::string(NodeStateName(node.state));
+    fields["last_error"] = node.last_error;
+    fields["requests"] = node.requests;
+    fields["hedges"] = node.hedges;
+    fields["losses"] = node.losses;
+    json.push_back(fields);
+  }
+  return json;
 }
 
 Json LayersJson(const std::vector<ExpertLayerStats>& stats) {
@@ -95,14 +115,26 @@ std::string FormatExperts(const ExpertLayerStats& experts) {
                          used, experts.expert_reads, FormatByteSize(experts.expert_bytes));
 }
 
+std::string FormatNodes(const std::vector<PoolNodeStatus>& nodes) {
+  std::string text;
+  for (const PoolNodeStatus& node : nodes) {
+    absl::StrAppendFormat(&text, "node:       %s at %s, %s: %s\n", node.name, node.address,
+                          NodeStateName(node.state),
+                          absl::StrJoin(node.slices, "; ", [](std::string* out, const auto& slice) {
+                            absl::StrAppend(out, FormatSlice(slice));
+                          }));
+  }
+  return text;
+}
+
 std::string FormatMode(const EffectiveMode& mode) {
   const ExpertIoMode& io = mode.expert_io;
   return absl::StrFormat(
-      "experts:    %s, %s with %s, cache of %d records (%s)\n"
+      "%sexperts:    %s, %s with %s, cache of %d records (%s)\n"
       "trunk:      %s, arithmetic %s\n"
       "threads:    %d\n"
       "context:    %d tokens, prefill in chunks of %d\n%s",
-      mode.experts,
+      FormatNodes(mode.nodes), mode.experts,
       io.direct ? "direct reads"
                 : absl::StrCat("reads through the page cache (", io.why_not_direct, ")"),
       io.engine, io.cache_records, FormatByteSize(io.cache_bytes), mode.trunk, mode.arithmetic,

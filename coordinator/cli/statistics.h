@@ -22,8 +22,10 @@ ExpertLayerStats TotalExperts(const std::vector<ExpertLayerStats>& now,
 // Adds expert_hits, expert_misses, expert_reads, expert_bytes, expert_wait_ms, expert_compute_ms.
 void AddExpertFields(const ExpertLayerStats& stats, Json& json);
 // Adds budget_bytes, cache_records, context_tokens, num_threads, experts, trunk, arithmetic,
-// expert_io, direct_io, peak_rss_bytes.
+// expert_io, direct_io, peak_rss_bytes; with a pool also nodes, as NodesJson.
 void AddModelFields(const Model& model, Json& json);
+// One object a node: name, address, state, last_error, requests, hedges, losses.
+Json NodesJson(const std::vector<PoolNodeStatus>& nodes);
 // One object a layer, the fields of AddExpertFields and "layer".
 Json LayersJson(const std::vector<ExpertLayerStats>& stats);
 // Adds finish_reason, prompt_tokens, generated_tokens, prefill_ms, decode_ms, tokens_per_second,
@@ -34,7 +36,9 @@ void AddGenerateFields(const GenerateResult& result, Json& json);
 std::string FormatGenerate(const GenerateResult& result, const ExpertLayerStats& experts);
 // "3000 of 4096 experts from the cache, 1096 reads, 12.3 MiB read".
 std::string FormatExperts(const ExpertLayerStats& experts);
-// The effective mode, several lines.
+// One line a node; empty without a pool.
+std::string FormatNodes(const std::vector<PoolNodeStatus>& nodes);
+// The effective mode, several lines, those of the nodes first.
 std::string FormatMode(const EffectiveMode& mode);
 
 // Per second; 0 where no time passed.

@@ -1,0 +1,55 @@
+#include "coordinator/cli/pool_flags.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/net/address.h"
+#include "common/status/status_macros.h"
+#include "coordinator/cli/console.h"
+#include "coordinator/cli/exit_code.h"
+
+namespace shoal {
+
+void PoolFlags::Add(FlagSet& flags) {
+  flags.Heading("Pool");
+  flags.Text("--nodes", "ADDRESS,...", &nodes,
+             "Compute experts on these nodes (shoal-node), like\n127.0.0.1:7101,127.0.0.1:7102");
+  flags.Integer("--node-wait", &node_wait_seconds, {0, 86'400},
+                absl::StrCat("Seconds to wait for a lost node that nobody stands in for\n(default ",
+                             node_wait_seconds, ")"));
+  flags.Switch("--pool-alone", &alone,
+               "Never read experts from DIR: without it DIR stands in for nodes\nthat are lost");
+  flags.Switch("--insecure", &insecure, "Allow addresses beyond this machine without protection");
+}
+
+absl::StatusOr<std::optional<PoolOptions>> PoolFlags::Options(Console& console) const {
+  if (!nodes) {
+    if (alone || insecure) {
+      return UsageError("--pool-alone and --insecure are about the nodes that --nodes names");
+    }
+    return std::nullopt;
+  }
+  PoolOptions options;
+  options.node_wait = absl::Seconds(node_wait_seconds);
+  bool beyond = false;
+  for (const absl::string_view text : absl::StrSplit(*nodes, ',')) {
+    const absl::StatusOr<NetAddress> address = ParseNetAddress(text);
+    if (!address.ok()) {
+      return UsageError(absl::StrCat("--nodes: ", address.status().message()));
+    }
+    beyond = beyond || !IsLoopback(*address);
+    options.members.push_back({"", address->ToString()});
+  }
+  if (beyond && !insecure) {
+    return UsageError(
+        "--nodes names a machine beyond this one, and connections are not encrypted yet: in a "
+        "network that you trust, say --insecure");
+  }
+  if (beyond) {
+    console.Note("shoal: connections to the nodes are neither encrypted nor authenticated");
+  }
+  return options;
+}
+
+}  // namespace shoal

@@ -1,0 +1,372 @@
+#include "coordinator/pool/layer_call.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status/status_macros.h"
+#include "common/status/status_util.h"
+#include "common/sync/mutex.h"
+#include "expert_node/service/slice_message.h"
+#include "shoal/v1/expert_node.pb.h"
+
+namespace shoal {
+namespace {
+
+// How often a part that nobody can do looks for a node that has come back.
+constexpr absl::Duration kLookAgain = absl::Milliseconds(100);
+
+constexpr size_t kNobody = static_cast<size_t>(-1);
+
+// Errors that every holder would give alike: trying another one only hides them.
+bool IsOfTheBatch(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status);
+}
+
+void AddTo(std::span<const int64_t> sums, std::span<int64_t> out) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    out[i] += sums[i];
+  }
+}
+
+}  // namespace
+
+// Where replies are put by the threads of gRPC; outlives the call, because they may come late.
+struct LayerCall::Mailbox {
+  Mutex mutex;
+  CondVar changed;
+  std::vector<std::pair<Part*, Reply>> mail ABSL_GUARDED_BY(mutex);
+};
+
+struct LayerCall::Part {
+  std::vector<size_t> cells;
+  const Part* above = nullptr;
+  size_t holder = kNobody;  // kNobody: waits for one
+  uint64_t id = 0;          // of the request
+  bool outstanding = false;
+  absl::Status failure;  // the holder's; it is not asked again
+  absl::Time since;      // sent, or waiting
+  absl::Time deadline = absl::InfiniteFuture();
+  std::unique_ptr<v1::LayerReply> reply;
+  std::vector<int64_t> sums;  // of `local`
+  std::vector<std::unique_ptr<Part>> below;
+
+  bool HasSums() const { return reply != nullptr || !sums.empty(); }
+  bool Done() const {
+    return HasSums() || (!below.empty() && std::all_of(below.begin(), below.end(),
+                                                       [](const auto& p) { return p->Done(); }));
+  }
+  void Collect(std::span<int64_t> out) const {
+    if (reply != nullptr) {
+      AddTo({reply->sums().data(), static_cast<size_t>(reply->sums_size())}, out);
+    } else if (!sums.empty()) {
+      AddTo(sums, out);
+    } else {
+      for (const auto& part : below) {
+        part->Collect(out);
+      }
+    }
+  }
+};
+
+LayerCall::LayerCall(const LayerCallPool& pool, const ExpertBackend::Batch& batch,
+                     std::span<const ExpertSlice> slices, std::stop_token stop)
+    : pool_(pool),
+      batch_(batch),
+      slices_(slices),
+      stop_(std::move(stop)),
+      mailbox_(std::make_shared<Mailbox>()),
+      root_(std::make_unique<Part>()) {
+  cost_.layer = batch.layer;
+}
+
+LayerCall::~LayerCall() {
+  for (const Part* part : parts_) {
+    if (part->outstanding) {
+      pool_.nodes[part->holder]->link().Forget(part->id);
+    }
+  }
+}
+
+absl::Status LayerCall::Run(std::span<int64_t> out) {
+  const std::stop_callback wake(stop_, [mailbox = mailbox_] {
+    MutexLock lock(&mailbox->mutex);
+    mailbox->changed.NotifyAll();
+  });
+  root_->cells = WantedCells();
+  if (root_->cells.empty()) {
+    return absl::OkStatus();
+  }
+  SHOAL_RETURN_IF_ERROR(Distribute(root_->cells, *root_));
+  while (!root_->Done()) {
+    SHOAL_RETURN_IF_ERROR(WaitForMail());
+    SHOAL_RETURN_IF_ERROR(CheckTimes());
+  }
+  root_->Collect(out);
+  return absl::OkStatus();
+}
+
+// Those with something that is wanted, and an expert that a row chose.
+std::vector<size_t> LayerCall::WantedCells() const {
+  std::vector<size_t> wanted;
+  for (size_t i = 0; i < pool_.cells.size(); ++i) {
+    const ExpertSlice& slice = pool_.cells[i].slice;
+    const bool chosen =
+        std::any_of(batch_.expert_ids.begin(), batch_.expert_ids.end(), [&slice](int32_t expert) {
+          return expert >= slice.experts.begin && expert < slice.experts.end;
+        });
+    const bool asked = std::any_of(slices_.begin(), slices_.end(), [&slice](const auto& s) {
+      return !Intersect(s, slice).empty();
+    });
+    if (chosen && asked) {
+      wanted.push_back(i);
+    }
+  }
+  return wanted;
+}
+
+// A live node, else this process, else a node under suspicion; none that is at work on it already
+// or has failed at it.
+std::optional<size_t> LayerCall::ChooseHolder(size_t cell, const Part& above) const {
+  std::set<size_t> tried;
+  for (const Part* part = &above; part != nullptr; part = part->above) {
+    if (part->outstanding || !part->failure.ok()) {
+      tried.insert(part->holder);
+    }
+  }
+  std::optional<size_t> best;
+  NodeState best_state = NodeState::kLost;
+  for (const size_t holder : pool_.cells[cell].holders) {
+    if (tried.contains(holder)) {
+      continue;
+    }
+    if (holder == pool_.nodes.size()) {
+      return best_state == NodeState::kLive ? best : holder;
+    }
+    const NodeState state = pool_.nodes[holder]->state();
+    if (state != NodeState::kLost &&
+        (!best || (state == NodeState::kLive && best_state != state))) {
+      best = holder;
+      best_state = state;
+    }
+  }
+  return best;
+}
+
+absl::Status LayerCall::Distribute(const std::vector<size_t>& cells, Part& above) {
+  std::map<size_t, std::vector<size_t>> by_holder;
+  for (const size_t cell : cells) {
+    by_holder[ChooseHolder(cell, above).value_or(kNobody)].push_back(cell);
+  }
+  std::vector<Part*> unsent;
+  Part* here = nullptr;
+  for (auto& [holder, its_cells] : by_holder) {
+    above.below.push_back(std::make_unique<Part>());
+    Part& part = *above.below.back();
+    part.cells = std::move(its_cells);
+    part.above = &above;
+    part.holder = holder;
+    // Who has waited goes on waiting from the same moment.
+    const bool waits_on = holder == kNobody && above.holder == kNobody && &above != root_.get();
+    part.since = waits_on ? above.since : pool_.clock.Now();
+    parts_.push_back(&part);
+    if (holder == pool_.nodes.size()) {
+      here = &part;
+    } else if (holder != kNobody && !Send(part)) {
+      unsent.push_back(&part);
+    }
+  }
+  // Only now: every other machine is at work.
+  if (here != nullptr) {
+    SHOAL_RETURN_IF_ERROR(ComputeHere(*here));
+  }
+  for (Part* part : unsent) {
+    SHOAL_RETURN_IF_ERROR(Distribute(part->cells, *part));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<ExpertSlice> LayerCall::SlicesOf(const Part& part) const {
+  std::vector<ExpertSlice> slices;
+  for (const size_t cell : part.cells) {
+    for (const ExpertSlice& wanted : slices_) {
+      const ExpertSlice common = Intersect(pool_.cells[cell].slice, wanted);
+      if (!common.empty()) {
+        slices.push_back(common);
+      }
+    }
+  }
+  return slices;
+}
+
+bool LayerCall::Send(Part& part) {
+  PoolNode& node = *pool_.nodes[part.holder];
+  auto request = std::make_shared<v1::ExecuteRequest>();
+  v1::LayerRequest& layer = *request->mutable_layer();
+  part.id = pool_.next_id.fetch_add(1);
+  layer.set_id(part.id);
+  layer.set_epoch(pool_.epoch);
+  layer.set_layer(static_cast<uint32_t>(batch_.layer));
+  for (const ExpertSlice& slice : SlicesOf(part)) {
+    ToMessage(slice, layer.add_slices());
+  }
+  layer.mutable_rows()->Add(batch_.rows.begin(), batch_.rows.end());
+  layer.mutable_expert_ids()->Add(batch_.expert_ids.begin(), batch_.expert_ids.end());
+  layer.mutable_expert_weights()->Add(batch_.expert_weights.begin(), batch_.expert_weights.end());
+  part.deadline = part.since + node.DeadlineFor(batch_.num_rows);
+  part.outstanding = node.link().Send(std::move(request), [mailbox = mailbox_, &part](Reply reply) {
+    MutexLock lock(&mailbox->mutex);
+    mailbox->mail.emplace_back(&part, std::move(reply));
+    mailbox->changed.NotifyAll();
+  });
+  return part.outstanding;
+}
+
+absl::Status LayerCall::ComputeHere(Part& part) {
+  std::vector<int64_t> sums(batch_.rows.size());
+  const absl::Time begin = pool_.clock.Now();
+  const absl::Status status = pool_.local->Execute(batch_, SlicesOf(part), stop_, sums);
+  local_time_ += pool_.clock.Now() - begin;
+  if (absl::IsDataLoss(status)) {
+    part.failure = status;
+    return Distribute(part.cells, part);
+  }
+  SHOAL_RETURN_IF_ERROR(status);
+  part.sums = std::move(sums);
+  return absl::OkStatus();
+}
+
+absl::Status LayerCall::WaitForMail() {
+  std::vector<std::pair<Part*, Reply>> mail;
+  {
+    MutexLock lock(&mailbox_->mutex);
+    if (mailbox_->mail.empty() && !stop_.stop_requested()) {
+      const absl::Duration left = NextLook() - pool_.clock.Now();
+      mailbox_->changed.WaitFor(&mailbox_->mutex, std::max(left, absl::ZeroDuration()));
+    }
+    mail.swap(mailbox_->mail);
+  }
+  if (stop_.stop_requested()) {
+    return absl::CancelledError("cancelled while nodes computed");
+  }
+  for (auto& [part, reply] : mail) {
+    SHOAL_RETURN_IF_ERROR(OnReply(*part, std::move(reply)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LayerCall::OnReply(Part& part, Reply reply) {
+  part.outstanding = false;
+  PoolNode& node = *pool_.nodes[part.holder];
+  if (reply.ok() && (*reply)->has_error()) {
+    const v1::Error& error = (*reply)->error();
+    part.failure = absl::Status(static_cast<absl::StatusCode>(error.code()),
+                                absl::StrCat("node ", node.name(), ": ", error.message()));
+    if (part.failure.ok()) {
+      part.failure =
+          absl::InternalError(absl::StrCat("node ", node.name(), " failed without a code"));
+    }
+  } else if (reply.ok() && static_cast<size_t>((*reply)->sums_size()) != batch_.rows.size()) {
+    part.failure =
+        absl::InternalError(absl::StrCat("node ", node.name(), " sent ", (*reply)->sums_size(),
+                                         " sums where ", batch_.rows.size(), " were asked for"));
+  } else if (reply.ok()) {
+    if (part.below.empty()) {
+      node.OnReply(batch_.num_rows, pool_.clock.Now() - part.since);
+    }
+    const v1::LayerCost& cost = (*reply)->cost();
+    cost_.expert_hits += cost.expert_hits();
+    cost_.expert_misses += cost.expert_misses();
+    cost_.expert_reads += cost.expert_reads();
+    cost_.expert_bytes += cost.expert_bytes();
+    part.reply = *std::move(reply);
+    return absl::OkStatus();
+  }
+  if (const absl::Status& why = reply.ok() ? part.failure : reply.status(); IsOfTheBatch(why)) {
+    return why;
+  }
+  return part.below.empty() ? Distribute(part.cells, part) : absl::OkStatus();
+}
+
+absl::Status LayerCall::CheckTimes() {
+  const absl::Time now = pool_.clock.Now();
+  // By index: parts are added on the way.
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    Part& part = *parts_[i];
+    if (part.Done() || !part.below.empty()) {
+      continue;
+    }
+    if (part.outstanding && now >= part.deadline) {
+      SHOAL_RETURN_IF_ERROR(Hedge(part, now));
+    } else if (part.holder == kNobody) {
+      SHOAL_RETURN_IF_ERROR(LookForHolder(part, now));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The node is late: others do its part too, where there are others for all of it.
+absl::Status LayerCall::Hedge(Part& part, absl::Time now) {
+  PoolNode& node = *pool_.nodes[part.holder];
+  const bool replaceable = std::all_of(part.cells.begin(), part.cells.end(), [&](size_t cell) {
+    return ChooseHolder(cell, part).has_value();
+  });
+  if (!replaceable) {
+    part.deadline = now + node.DeadlineFor(batch_.num_rows);
+    return absl::OkStatus();
+  }
+  node.OnMissedDeadline();
+  return Distribute(part.cells, part);
+}
+
+absl::Status LayerCall::LookForHolder(Part& part, absl::Time now) {
+  const bool found = std::any_of(part.cells.begin(), part.cells.end(),
+                                 [&](size_t cell) { return ChooseHolder(cell, part).has_value(); });
+  if (found) {
+    return Distribute(part.cells, part);
+  }
+  for (const Part* above = part.above; above != nullptr; above = above->above) {
+    if (!above->failure.ok()) {
+      return Annotate(above->failure,
+                      absl::StrCat("no other holder of ", FormatSlice(SlicesOf(part).front())));
+    }
+  }
+  if (now - part.since >= pool_.node_wait) {
+    return absl::UnavailableError(absl::StrCat(
+        "layer ", batch_.layer, ": nobody has computed ", FormatSlice(SlicesOf(part).front()),
+        " for ", absl::FormatDuration(pool_.node_wait), "; held by ", Holders(part),
+        ". Start the node again and go on, or raise --node-wait"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Time LayerCall::NextLook() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const Part* part : parts_) {
+    if (part->Done() || !part->below.empty()) {
+      continue;
+    }
+    next =
+        std::min(next, part->holder == kNobody ? pool_.clock.Now() + kLookAgain : part->deadline);
+  }
+  return next;
+}
+
+std::string LayerCall::Holders(const Part& part) const {
+  std::set<std::string> names;
+  for (const size_t cell : part.cells) {
+    for (const size_t holder : pool_.cells[cell].holders) {
+      if (holder < pool_.nodes.size()) {
+        names.insert(
+            absl::StrCat(pool_.nodes[holder]->name(), " (", pool_.nodes[holder]->address(), ")"));
+      }
+    }
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+}  // namespace shoal

@@ -1,0 +1,96 @@
+// One layer's work on a pool: who is asked for what, what is done while replies are awaited, and
+// who is asked next when one is late or lost. Not part of the public interface.
+#ifndef SHOAL_COORDINATOR_POOL_LAYER_CALL_H_
+#define SHOAL_COORDINATOR_POOL_LAYER_CALL_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/sync/clock.h"
+#include "coordinator/pool/cells.h"
+#include "coordinator/pool/pool_node.h"
+#include "expert_node/expert_backend.h"
+
+namespace shoal {
+
+// What a call works with; owned by the pool and alive during the call.
+struct LayerCallPool {
+  std::span<const std::unique_ptr<PoolNode>> nodes;
+  // A holder whose index is nodes.size() is `local`.
+  std::span<const Cell> cells;
+  ExpertBackend* local = nullptr;  // null where no cell has it as a holder
+  const Clock& clock;
+  uint64_t epoch = 0;
+  absl::Duration node_wait;
+  std::atomic<uint64_t>& next_id;
+};
+
+// Used by one thread, once.
+//
+// The work is a tree. Its root stands for all that is wanted; the parts below a part do together
+// what it was to do, each with another holder. A part is done when its own reply has come or all
+// parts below it are done, whichever is first.
+class LayerCall {
+ public:
+  // At most as many rows as every node takes.
+  LayerCall(const LayerCallPool& pool, const ExpertBackend::Batch& batch,
+            std::span<const ExpertSlice> slices, std::stop_token stop);
+  // Replies that are still on their way will be dropped.
+  ~LayerCall();
+  LayerCall(const LayerCall&) = delete;
+  LayerCall& operator=(const LayerCall&) = delete;
+
+  // Adds the sums to `out`. PoolBackend::Execute's errors.
+  absl::Status Run(std::span<int64_t> out);
+
+  // What the nodes said it cost them; what `local` did counts there.
+  const ExpertLayerStats& cost() const { return cost_; }
+  // Spent in `local`.
+  absl::Duration local_time() const { return local_time_; }
+
+ private:
+  struct Mailbox;
+  struct Part;
+  using Reply = absl::StatusOr<std::unique_ptr<v1::LayerReply>>;
+
+  std::vector<size_t> WantedCells() const;
+  std::optional<size_t> ChooseHolder(size_t cell, const Part& above) const;
+  // Makes parts below `above` for these cells, one a holder, and sets them to work.
+  absl::Status Distribute(const std::vector<size_t>& cells, Part& above);
+  bool Send(Part& part);
+  absl::Status ComputeHere(Part& part);
+
+  absl::Status WaitForMail();
+  absl::Status OnReply(Part& part, Reply reply);
+  absl::Status CheckTimes();
+  absl::Status Hedge(Part& part, absl::Time now);
+  absl::Status LookForHolder(Part& part, absl::Time now);
+  absl::Time NextLook() const;
+
+  std::vector<ExpertSlice> SlicesOf(const Part& part) const;
+  std::string Holders(const Part& part) const;
+
+  const LayerCallPool& pool_;
+  const ExpertBackend::Batch& batch_;
+  const std::span<const ExpertSlice> slices_;
+  const std::stop_token stop_;
+  const std::shared_ptr<Mailbox> mailbox_;
+  const std::unique_ptr<Part> root_;
+  std::vector<Part*> parts_;  // of the tree, without the root
+  ExpertLayerStats cost_;
+  absl::Duration local_time_;
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_POOL_LAYER_CALL_H_

@@ -1,0 +1,171 @@
+#include "coordinator/pool/pool_node.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "expert_node/service/slice_message.h"
+#include "shoal/v1/expert_node.pb.h"
+
+namespace shoal {
+namespace {
+
+// A node that answers no ping for so long is taken for dead.
+constexpr absl::Duration kSilence = absl::Seconds(3);
+constexpr absl::Duration kHeartbeat = absl::Seconds(1);
+
+absl::StatusOr<std::vector<ExpertSlice>> SlicesOf(const v1::DescribeReply& node,
+                                                  const ExpertSlice& whole) {
+  std::vector<ExpertSlice> slices;
+  for (const v1::ExpertSlice& message : node.slices()) {
+    SHOAL_ASSIGN_OR_RETURN(const ExpertSlice slice, FromMessage(message, "slices"));
+    slices.push_back(slice);
+  }
+  SHOAL_RETURN_IF_ERROR(CheckSlices(whole, slices, "what it says it holds"));
+  return slices;
+}
+
+// Whoever refuses the greeting with these will refuse it again until something is changed there;
+// every other end of a stream may be the machine or the network.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status) ||
+         absl::IsUnauthenticated(status) || absl::IsUnimplemented(status);
+}
+
+}  // namespace
+
+PoolNode::PoolNode(PoolMember member, NodeLink::Options link, const v1::Hello& hello,
+                   const ExpertSlice& whole, std::function<void()> on_change, const Clock& clock)
+    : member_(std::move(member)),
+      whole_(whole),
+      on_change_(std::move(on_change)),
+      clock_(clock),
+      name_(member_.name.empty() ? member_.address : member_.name),
+      link_(std::make_unique<NodeLink>(
+          std::move(link), hello, [this] { OnLinkChange(); }, clock)) {}
+
+std::string PoolNode::name() const {
+  MutexLock lock(&mutex_);
+  return name_;
+}
+
+absl::Status PoolNode::Refusal() const {
+  MutexLock lock(&mutex_);
+  return refusal_;
+}
+
+NodeState PoolNode::state() const {
+  // The link knows first.
+  const bool open = link_->view().open;
+  MutexLock lock(&mutex_);
+  return StateWith(open);
+}
+
+NodeState PoolNode::StateWith(bool open) const {
+  return open && refusal_.ok() ? health_.StateAt(clock_.Now()) : NodeState::kLost;
+}
+
+std::vector<ExpertSlice> PoolNode::slices() const {
+  MutexLock lock(&mutex_);
+  return slices_;
+}
+
+int64_t PoolNode::max_rows() const {
+  MutexLock lock(&mutex_);
+  return max_rows_;
+}
+
+void PoolNode::Tend() {
+  const NodeLink::View view = link_->view();
+  const absl::Duration silence = clock_.Now() - view.last_heard;
+  if (!view.under_way) {
+    link_->Open();
+  } else if (silence > kSilence) {
+    link_->Break();
+  } else if (view.open && silence >= kHeartbeat / 2) {
+    link_->Ping();
+  }
+}
+
+absl::Duration PoolNode::DeadlineFor(int64_t num_rows) const {
+  MutexLock lock(&mutex_);
+  return deadline_.For(num_rows);
+}
+
+void PoolNode::OnReply(int64_t num_rows, absl::Duration latency) {
+  MutexLock lock(&mutex_);
+  ++requests_;
+  deadline_.Add(num_rows, latency);
+}
+
+void PoolNode::OnMissedDeadline() {
+  MutexLock lock(&mutex_);
+  ++hedges_;
+  health_.OnMissedDeadline(clock_.Now());
+}
+
+PoolNodeStatus PoolNode::Status() const {
+  const NodeLink::View view = link_->view();
+  MutexLock lock(&mutex_);
+  PoolNodeStatus status;
+  status.name = name_;
+  status.address = member_.address;
+  status.state = StateWith(view.open);
+  status.last_error = std::string((refusal_.ok() ? view.last_error : refusal_).message());
+  status.slices = slices_;
+  status.requests = requests_;
+  status.hedges = hedges_;
+  status.losses = losses_;
+  return status;
+}
+
+void PoolNode::OnLinkChange() {
+  const NodeLink::View view = link_->view();
+  {
+    MutexLock lock(&mutex_);
+    const absl::Time now = clock_.Now();
+    if (view.open && view.node != nullptr) {
+      refusal_ = Inspect(*view.node);
+      health_.OnOpen(now);
+    } else {
+      refusal_ = IsRefusal(view.last_error) ? view.last_error : absl::OkStatus();
+      losses_ += was_open_ ? 1 : 0;
+      health_.OnLost(now);
+    }
+    was_open_ = view.open;
+  }
+  on_change_();
+}
+
+absl::Status PoolNode::Inspect(const v1::DescribeReply& node) {
+  const auto wrong = [this, &node](absl::string_view what) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", node.name(), " at ", member_.address, ": ", what));
+  };
+  if (!member_.name.empty() && node.name() != member_.name) {
+    return wrong(absl::StrCat("the plan calls it ", member_.name));
+  }
+  const absl::StatusOr<std::vector<ExpertSlice>> slices = SlicesOf(node, whole_);
+  if (!slices.ok()) {
+    return wrong(slices.status().message());
+  }
+  if (slices->empty() || node.max_rows() == 0) {
+    return wrong("it holds no experts yet");
+  }
+  std::vector<ExpertSlice> planned = member_.computes;
+  planned.insert(planned.end(), member_.copies.begin(), member_.copies.end());
+  for (const ExpertSlice& slice : planned.empty() ? slices_ : planned) {
+    if (const auto missing = Uncovered(slice, *slices); !missing.empty()) {
+      return wrong(
+          absl::StrCat("it lacks ", FormatSlice(missing.front()),
+                       planned.empty() ? ", which it held before" : ", which the plan gives it"));
+    }
+  }
+  name_ = node.name();
+  slices_ = *slices;
+  max_rows_ = node.max_rows();
+  return absl::OkStatus();
+}
+
+}  // namespace shoal

@@ -1,0 +1,77 @@
+// A node of a pool with everything the coordinator keeps about it. Not part of the public
+// interface.
+#ifndef SHOAL_COORDINATOR_POOL_POOL_NODE_H_
+#define SHOAL_COORDINATOR_POOL_POOL_NODE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/container/expert_slice.h"
+#include "common/sync/clock.h"
+#include "common/sync/mutex.h"
+#include "coordinator/pool/node_health.h"
+#include "coordinator/pool/node_link.h"
+#include "coordinator/pool/pool_backend.h"
+
+namespace shoal {
+
+// Thread-safe. `clock` outlives it.
+class PoolNode {
+ public:
+  // `on_change` as NodeLink's, after the node has looked at the change itself.
+  PoolNode(PoolMember member, NodeLink::Options link, const v1::Hello& hello,
+           const ExpertSlice& whole, std::function<void()> on_change, const Clock& clock);
+
+  const std::string& address() const { return member_.address; }
+  const PoolMember& member() const { return member_; }
+  // Its own word once it was welcomed, until then the user's.
+  std::string name() const;
+  NodeLink& link() { return *link_; }
+
+  // Why the node cannot be used, though it answered; OK where it can or has not answered.
+  absl::Status Refusal() const;
+  NodeState state() const;
+  std::vector<ExpertSlice> slices() const;
+  int64_t max_rows() const;
+
+  // Opens, pings or breaks the link, whatever is due. Called about once a second.
+  void Tend();
+
+  absl::Duration DeadlineFor(int64_t num_rows) const;
+  void OnReply(int64_t num_rows, absl::Duration latency);
+  void OnMissedDeadline();
+  PoolNodeStatus Status() const;
+
+ private:
+  void OnLinkChange();
+  NodeState StateWith(bool open) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Checks what the node says of itself against what was seen before and the plan.
+  absl::Status Inspect(const v1::DescribeReply& node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const PoolMember member_;
+  const ExpertSlice whole_;
+  const std::function<void()> on_change_;
+  const Clock& clock_;
+  mutable Mutex mutex_;
+  std::string name_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ExpertSlice> slices_ ABSL_GUARDED_BY(mutex_);
+  int64_t max_rows_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
+  NodeHealth health_ ABSL_GUARDED_BY(mutex_);
+  LayerDeadline deadline_ ABSL_GUARDED_BY(mutex_);
+  bool was_open_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t hedges_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t losses_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::unique_ptr<NodeLink> link_;  // last: its callbacks use what is above
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_POOL_POOL_NODE_H_

@@ -1,0 +1,492 @@
+// Pools of real gRPC servers on the loopback device: the bits of one machine, whatever happens to
+// the nodes.
+#include "coordinator/pool/pool_backend.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/container/container.h"
+#include "common/sync/mutex.h"
+#include "common/sync/thread_pool.h"
+#include "coordinator/convert/converter.h"
+#include "expert_node/local_expert_backend.h"
+#include "expert_node/service/held_units.h"
+#include "expert_node/service/node_service.h"
+#include "expert_node/service/terms.h"
+#include "shoal/v1/types.pb.h"
+#include "tests/coordinator/convert/small_checkpoint.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+
+namespace shoal {
+namespace {
+
+using ::shoal::testing::SmallCheckpoint;
+using ::shoal::testing::StatusIs;
+using ::shoal::testing::TempDir;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kLayer = 2;
+constexpr int64_t kNumExperts = 14;
+constexpr int64_t kPerToken = 3;
+constexpr int64_t kHiddenSize = 36;
+constexpr int64_t kNumUnits = 3;
+constexpr ExpertSlice kWhole{{0, kNumUnits}, {0, kNumExperts}};
+
+constexpr ExpertSlice Units(int64_t begin, int64_t end) { return {{begin, end}, {0, kNumExperts}}; }
+constexpr ExpertSlice Experts(int64_t begin, int64_t end) { return {{0, kNumUnits}, {begin, end}}; }
+
+// Calls another backend when it is told to, or fails.
+class ControlledBackend final : public ExpertBackend {
+ public:
+  explicit ControlledBackend(std::unique_ptr<ExpertBackend> real) : real_(std::move(real)) {}
+
+  absl::Status Execute(const Batch& batch, std::span<const ExpertSlice> slices,
+                       std::stop_token stop, std::span<int64_t> out) override {
+    ++calls_;
+    const std::stop_callback wake(stop, [this] { Notify(); });
+    {
+      MutexLock lock(&mutex_);
+      while (blocked_ && !stop.stop_requested()) {
+        changed_.Wait(&mutex_);
+      }
+      if (!error_.ok()) {
+        return error_;
+      }
+    }
+    return real_->Execute(batch, slices, stop, out);
+  }
+  std::vector<ExpertLayerStats> Stats() const override { return real_->Stats(); }
+
+  void Block(bool blocked) {
+    MutexLock lock(&mutex_);
+    blocked_ = blocked;
+    changed_.NotifyAll();
+  }
+  void FailWith(absl::Status error) {
+    MutexLock lock(&mutex_);
+    error_ = std::move(error);
+  }
+  int calls() const { return calls_; }
+
+ private:
+  void Notify() {
+    MutexLock lock(&mutex_);
+    changed_.NotifyAll();
+  }
+
+  const std::unique_ptr<ExpertBackend> real_;
+  std::atomic<int> calls_{0};
+  Mutex mutex_;
+  CondVar changed_;
+  bool blocked_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+};
+
+std::vector<SliceSource> Sources(const Container& container,
+                                 const std::vector<ExpertSlice>& slices) {
+  std::vector<SliceSource> sources;
+  for (const ExpertSlice& slice : slices) {
+    sources.push_back(SliceOfContainer(container, slice));
+  }
+  return sources;
+}
+
+// A node of slices of a container: everything shoal-node has, in this process.
+class TestNode {
+ public:
+  TestNode(const Container& container, std::string name, std::vector<ExpertSlice> slices)
+      : container_(container), name_(std::move(name)), slices_(std::move(slices)), pool_(1) {
+    LocalExpertBackend::Options options;
+    options.cache_records = kPerToken * std::ssize(slices_);
+    auto model = ExpertModel::FromContainer(container);
+    EXPECT_THAT(model, testing::IsOk());
+    model_ = *std::move(model);
+    auto real = LocalExpertBackend::Open(model_, Sources(container, slices_), options, pool_,
+                                         Clock::Real());
+    EXPECT_THAT(real, testing::IsOk());
+    backend_ = std::make_unique<ControlledBackend>(*std::move(real));
+    auto units = HeldUnits::Open(model_.layout, Sources(container, slices_));
+    EXPECT_THAT(units, testing::IsOk());
+    units_ = *std::move(units);
+    Start();
+  }
+  ~TestNode() { Kill(); }
+  TestNode(const TestNode&) = delete;
+  TestNode& operator=(const TestNode&) = delete;
+
+  // On the port of the first start.
+  void Start() {
+    NodeService::Options options;
+    options.name = name_;
+    options.directory = container_.directory();
+    options.max_rows = 4;  // so that batches are cut
+    auto service = NodeService::Create(*backend_, model_, MakeTerms(container_.manifest()), *units_,
+                                       options, Clock::Real());
+    EXPECT_THAT(service, testing::IsOk());
+    service_ = *std::move(service);
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address(), grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(&service_->grpc_service());
+    builder.SetMaxReceiveMessageSize(static_cast<int>(service_->MaxRequestBytes()));
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr) << address();
+  }
+  // Cuts every stream at once, as a power cut does.
+  void Kill() {
+    if (server_ != nullptr) {
+      server_->Shutdown(std::chrono::system_clock::now());
+      server_->Wait();
+      server_.reset();
+      service_.reset();
+    }
+  }
+
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  ControlledBackend& backend() { return *backend_; }
+
+ private:
+  const Container& container_;
+  const std::string name_;
+  const std::vector<ExpertSlice> slices_;
+  ThreadPool pool_;
+  ExpertModel model_;
+  std::unique_ptr<ControlledBackend> backend_;
+  std::unique_ptr<HeldUnits> units_;
+  std::unique_ptr<NodeService> service_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+};
+
+class PoolBackendTest : public ::testing::Test {
+ protected:
+  struct TestBatch {
+    std::vector<float> rows;
+    std::vector<int32_t> ids;
+    std::vector<float> weights;
+    ExpertBackend::Batch view;
+  };
+
+  static void SetUpTestSuite() {
+    dir_ = new TempDir();
+    SmallCheckpoint().WriteTo(*dir_ / "checkpoint");
+    SHOAL_ASSERT_OK(Convert(*dir_ / "checkpoint", *dir_ / "model", {}, nullptr, {}));
+  }
+  static void TearDownTestSuite() { delete std::exchange(dir_, nullptr); }
+
+  void SetUp() override {
+    auto container = Container::Open(*dir_ / "model");
+    ASSERT_THAT(container, testing::IsOk());
+    container_ = *std::move(container);
+    batch_ = MakeBatch(6);
+    expected_.resize(batch_->rows.size());
+    const auto local = Local();
+    SHOAL_ASSERT_OK(local->Execute(batch_->view, {&kWhole, 1}, {}, expected_));
+  }
+
+  std::unique_ptr<ExpertBackend> Local() {
+    LocalExpertBackend::Options options;
+    options.cache_records = kNumExperts;
+    auto local = LocalExpertBackend::Open(*container_, options, pool_, Clock::Real());
+    EXPECT_THAT(local, testing::IsOk());
+    return *std::move(local);
+  }
+
+  static std::unique_ptr<TestBatch> MakeBatch(int64_t num_rows) {
+    auto batch = std::make_unique<TestBatch>();
+    for (int64_t i = 0; i < num_rows * kHiddenSize; ++i) {
+      batch->rows.push_back(static_cast<float>(std::sin(static_cast<double>(i) * 1.7) * 2.0));
+    }
+    for (int64_t i = 0; i < num_rows * kPerToken; ++i) {
+      batch->ids.push_back(
+          static_cast<int32_t>((i / kPerToken * 5 + i % kPerToken * 4) % kNumExperts));
+      batch->weights.push_back(0.3F + 0.2F * static_cast<float>(i % kPerToken));
+    }
+    batch->view = {kLayer, num_rows, batch->rows, batch->ids, batch->weights};
+    return batch;
+  }
+
+  TestNode& AddNode(const std::string& name, std::vector<ExpertSlice> slices) {
+    nodes_.push_back(std::make_unique<TestNode>(*container_, name, std::move(slices)));
+    options_.members.push_back({"", nodes_.back()->address()});
+    return *nodes_.back();
+  }
+
+  absl::StatusOr<std::unique_ptr<PoolBackend>> Open(
+      std::unique_ptr<ExpertBackend> local = nullptr) {
+    return PoolBackend::Open(container_->manifest(), options_, std::move(local), Clock::Real());
+  }
+  void Connect(std::unique_ptr<ExpertBackend> local = nullptr) {
+    auto pool = Open(std::move(local));
+    ASSERT_THAT(pool, testing::IsOk());
+    backend_ = *std::move(pool);
+  }
+
+  absl::Status Execute(std::vector<int64_t>& out) {
+    out.assign(batch_->rows.size(), 0);
+    return backend_->Execute(batch_->view, {&kWhole, 1}, {}, out);
+  }
+  void ExpectTheSameBits() {
+    std::vector<int64_t> out;
+    SHOAL_ASSERT_OK(Execute(out));
+    EXPECT_EQ(out, expected_);
+  }
+  PoolNodeStatus StatusOf(size_t node) { return backend_->Nodes()[node]; }
+
+  static TempDir* dir_;
+  std::unique_ptr<Container> container_;
+  ThreadPool pool_{2};
+  std::unique_ptr<TestBatch> batch_;
+  std::vector<int64_t> expected_;
+  PoolOptions options_;
+  std::vector<std::unique_ptr<TestNode>> nodes_;
+  std::unique_ptr<PoolBackend> backend_;  // gone before the nodes are
+};
+
+TempDir* PoolBackendTest::dir_ = nullptr;
+
+TEST_F(PoolBackendTest, AnyPlacementGivesTheBitsOfOneMachine) {
+  const std::vector<std::vector<std::vector<ExpertSlice>>> placements = {
+      {{kWhole}},
+      {{Units(0, 1)}, {Units(1, 3)}},
+      {{Units(2, 3)}, {Units(0, 1)}, {Units(1, 2)}},
+      {{Experts(0, 5)}, {Experts(5, 14)}},
+      {{kWhole}, {kWhole}, {kWhole}, {kWhole}, {kWhole}},
+      {{{{0, 2}, {0, 9}}}, {{{2, 3}, {0, 9}}, Experts(9, 14)}},
+  };
+  for (const auto& placement : placements) {
+    backend_.reset();
+    nodes_.clear();
+    options_.members.clear();
+    for (size_t i = 0; i < placement.size(); ++i) {
+      AddNode(absl::StrCat("n", i), placement[i]);
+    }
+    Connect();
+    ExpectTheSameBits();
+  }
+}
+
+TEST_F(PoolBackendTest, CountsWhatTheNodesRead) {
+  AddNode("a", {Units(0, 2)});
+  AddNode("b", {Units(2, 3)});
+  Connect();
+  ExpectTheSameBits();
+  const ExpertLayerStats stats = backend_->Stats()[1];
+  EXPECT_EQ(stats.layer, kLayer);
+  EXPECT_GT(stats.expert_misses, 0);
+  EXPECT_EQ(stats.expert_reads, stats.expert_misses);
+  // Two nodes, and two requests each: a node takes 4 rows.
+  EXPECT_EQ(StatusOf(0).requests, 2);
+  EXPECT_EQ(StatusOf(1).requests, 2);
+}
+
+TEST_F(PoolBackendTest, ACopyStandsInForANodeThatIsKilledWhileItComputes) {
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  Connect();
+  ExpectTheSameBits();
+  nodes_[0]->backend().Block(true);
+  std::thread killer([this] {
+    while (nodes_[0]->backend().calls() < 3) {
+      std::this_thread::yield();
+    }
+    nodes_[0]->Kill();
+  });
+  ExpectTheSameBits();
+  killer.join();
+  EXPECT_EQ(StatusOf(0).state, NodeState::kLost);
+  EXPECT_EQ(StatusOf(0).losses, 1);
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, ACopyIsAskedWhenANodeIsLate) {
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  Connect();
+  ExpectTheSameBits();
+  nodes_[0]->backend().Block(true);
+  ExpectTheSameBits();
+  EXPECT_EQ(StatusOf(0).state, NodeState::kSuspect);
+  EXPECT_GE(StatusOf(0).hedges, 1);
+  nodes_[0]->backend().Block(false);
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, ACopyStandsInForADamagedRecord) {
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  Connect();
+  nodes_[1]->backend().FailWith(absl::DataLossError("x.bank: layer 2 expert 4 unit 1"));
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, DamageWithoutACopyNamesTheNode) {
+  AddNode("a", {Units(0, 2)});
+  AddNode("b", {Units(2, 3)});
+  Connect();
+  nodes_[1]->backend().FailWith(absl::DataLossError("x.bank: layer 2 expert 4 unit 1"));
+  std::vector<int64_t> out;
+  EXPECT_THAT(Execute(out), StatusIs(absl::StatusCode::kDataLoss,
+                                     AllOf(HasSubstr("node b"), HasSubstr("expert 4"),
+                                           HasSubstr("no other holder of units 2-2"))));
+}
+
+TEST_F(PoolBackendTest, WithoutACopyACallWaitsForTheNodeToComeBack) {
+  AddNode("a", {Units(0, 2)});
+  AddNode("b", {Units(2, 3)});
+  Connect();
+  nodes_[1]->Kill();
+  std::thread starter([this] { nodes_[1]->Start(); });
+  ExpectTheSameBits();
+  starter.join();
+}
+
+TEST_F(PoolBackendTest, WithoutACopyTheWaitEndsAndNamesNodeAndUnits) {
+  options_.node_wait = absl::Milliseconds(300);
+  AddNode("a", {Units(0, 2)});
+  AddNode("b", {Units(2, 3)});
+  Connect();
+  nodes_[1]->Kill();
+  std::vector<int64_t> out;
+  EXPECT_THAT(Execute(out),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("units 2-2 of experts 0-13"),
+                             HasSubstr(absl::StrCat("b (", nodes_[1]->address(), ")")))));
+  // Nothing is kept of the call that failed: the next one is whole again.
+  nodes_[1]->Start();
+  options_.node_wait = absl::Minutes(1);
+  Connect();
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, TheContainersOwnBanksStandInForEveryNode) {
+  AddNode("a", {Units(0, 2)});
+  AddNode("b", {Units(2, 3)});
+  Connect(Local());
+  ExpectTheSameBits();
+  nodes_[0]->Kill();
+  ExpectTheSameBits();
+  nodes_[1]->Kill();
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, ANodeThatWasLostIsUsedAgainAfterItsProbation) {
+  AddNode("a", {kWhole});
+  Connect(Local());
+  nodes_[0]->Kill();
+  ExpectTheSameBits();
+  nodes_[0]->Start();
+  const int before = nodes_[0]->backend().calls();
+  while (nodes_[0]->backend().calls() == before) {
+    ExpectTheSameBits();
+  }
+  EXPECT_EQ(StatusOf(0).state, NodeState::kLive);
+}
+
+TEST_F(PoolBackendTest, AStopEndsACallThatWaits) {
+  AddNode("a", {kWhole});
+  Connect();
+  nodes_[0]->backend().Block(true);
+  std::stop_source stop;
+  std::thread stopper([&] {
+    while (nodes_[0]->backend().calls() == 0) {
+      std::this_thread::yield();
+    }
+    stop.request_stop();
+  });
+  std::vector<int64_t> out(batch_->rows.size());
+  EXPECT_THAT(backend_->Execute(batch_->view, {&kWhole, 1}, stop.get_token(), out),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
+  stopper.join();
+  nodes_[0]->backend().Block(false);
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, AnOutputBeyondTheFixedPointRangeIsNotTriedElsewhere) {
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  Connect();
+  for (float& value : batch_->rows) {
+    value *= 1e6F;
+  }
+  std::vector<int64_t> out;
+  EXPECT_THAT(Execute(out), StatusIs(absl::StatusCode::kOutOfRange,
+                                     AllOf(HasSubstr("node "), HasSubstr("2^17"))));
+}
+
+TEST_F(PoolBackendTest, CallsFromSeveralThreadsDoNotDisturbEachOther) {
+  AddNode("a", {Units(0, 2)});
+  AddNode("b", {Units(2, 3)});
+  Connect();
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 3; ++t) {
+    callers.emplace_back([this] {
+      for (int i = 0; i < 10; ++i) {
+        ExpectTheSameBits();
+      }
+    });
+  }
+  for (std::thread& caller : callers) {
+    caller.join();
+  }
+}
+
+TEST_F(PoolBackendTest, RefusesAPoolThatLeavesUnitsUncovered) {
+  AddNode("a", {Units(0, 1)});
+  AddNode("b", {Units(2, 3)});
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kUnavailable,
+                               HasSubstr("no node holds units 1-1 of experts 0-13")));
+}
+
+TEST_F(PoolBackendTest, NamesTheMembersThatDidNotAnswer) {
+  options_.connect_wait = absl::Milliseconds(500);
+  AddNode("a", {Units(0, 2)});
+  AddNode("b", {Units(2, 3)});
+  nodes_[1]->Kill();
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kUnavailable,
+                               AllOf(HasSubstr("units 2-2"), HasSubstr(nodes_[1]->address()))));
+}
+
+TEST_F(PoolBackendTest, RefusesTwoNodesOfOneName) {
+  AddNode("a", {Units(0, 2)});
+  AddNode("a", {Units(2, 3)});
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("two nodes call themselves a")));
+}
+
+TEST_F(PoolBackendTest, RefusesANodeThatLacksWhatThePlanGivesIt) {
+  AddNode("a", {Units(0, 2)});
+  AddNode("b", {Units(2, 3)});
+  options_.members[0].computes = {Units(0, 1)};
+  options_.members[1].computes = {Units(1, 3)};
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               AllOf(HasSubstr("node b"), HasSubstr("it lacks units 1-1"))));
+}
+
+TEST_F(PoolBackendTest, RefusesANodeOfAnotherContainerAndNamesBoth) {
+  ConvertOptions options;
+  options.seed = 7;
+  SHOAL_ASSERT_OK(Convert(*dir_ / "checkpoint", *dir_ / "other", options, nullptr, {}));
+  SHOAL_ASSERT_OK_AND_ASSIGN(const auto other, Container::Open(*dir_ / "other"));
+  TestNode node(*other, "a", {kWhole});
+  options_.members.push_back({"", node.address()});
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               AllOf(HasSubstr(node.address()), HasSubstr("identity"),
+                                     HasSubstr(other->manifest().identity),
+                                     HasSubstr(container_->manifest().identity))));
+}
+
+}  // namespace
+}  // namespace shoal
