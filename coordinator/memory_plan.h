@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/container/manifest.h"
+#include "common/sync/usable_memory.h"
 
 namespace shoal {
 
@@ -65,16 +66,6 @@ std::string FormatSize(uint64_t bytes);
 
 // The plan as an aligned table for people: one line a part, GiB/MiB named.
 std::string FormatPlan(const MemoryPlan& plan);
-
-// What PlanMemory needs when there is no budget: bytes this process may still take, from
-// /proc/meminfo and the cgroup (v2, v1) below `cgroup_root`.
-uint64_t UsableMemoryBytes(const std::string& proc_root = "/proc",
-                           const std::string& cgroup_root = "/sys/fs/cgroup");
-
-// What this process could take at most were nothing else running: MemTotal, cut by the limits of
-// its cgroups. Does not change from run to run.
-uint64_t TotalMemoryBytes(const std::string& proc_root = "/proc",
-                          const std::string& cgroup_root = "/sys/fs/cgroup");
 
 }  // namespace shoal
 

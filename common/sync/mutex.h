@@ -48,8 +48,8 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 class CondVar {
  public:
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { cv_.wait(*mutex); }
-  // Returns at the latest after `timeout`, which may be infinite.
-  void WaitFor(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+  // Also returns when `timeout`, which may be infinite, is over.
+  void WaitWithTimeout(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (timeout == absl::InfiniteDuration()) {
       cv_.wait(*mutex);
     } else {

@@ -4,7 +4,7 @@
 #include "common/container/container.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
-#include "coordinator/cli/byte_size.h"
+#include "common/io/byte_size.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/container_size.h"
 #include "coordinator/cli/interrupt.h"

@@ -2,7 +2,7 @@
 #include "absl/strings/str_format.h"
 #include "common/container/container.h"
 #include "common/status/status_macros.h"
-#include "coordinator/cli/byte_size.h"
+#include "common/io/byte_size.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/container_size.h"
 #include "coordinator/cli/model_flags.h"

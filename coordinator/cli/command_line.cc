@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "coordinator/cli/byte_size.h"
+#include "common/io/byte_size.h"
 
 namespace shoal {
 namespace {

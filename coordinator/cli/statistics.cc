@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "coordinator/cli/byte_size.h"
+#include "common/io/byte_size.h"
 #include "coordinator/memory_plan.h"
 
 namespace shoal {

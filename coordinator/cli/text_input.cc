@@ -13,7 +13,7 @@
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "common/tokenizer/utf8.h"
-#include "coordinator/cli/byte_size.h"
+#include "common/io/byte_size.h"
 
 namespace shoal {
 namespace {

@@ -246,7 +246,7 @@ absl::Status LayerCall::WaitForMail() {
     MutexLock lock(&mailbox_->mutex);
     if (mailbox_->mail.empty() && !stop_.stop_requested()) {
       const absl::Duration left = NextLook() - pool_.clock.Now();
-      mailbox_->changed.WaitFor(&mailbox_->mutex, std::max(left, absl::ZeroDuration()));
+      mailbox_->changed.WaitWithTimeout(&mailbox_->mutex, std::max(left, absl::ZeroDuration()));
     }
     mail.swap(mailbox_->mail);
   }

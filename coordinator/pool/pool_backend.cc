@@ -139,7 +139,7 @@ absl::Status PoolBackend::Impl::Connect(const Manifest& manifest) {
       std::for_each(nodes.begin(), nodes.end(), [](const auto& node) { node->Tend(); });
     }
     MutexLock lock(&mutex);
-    changed.WaitFor(&mutex, kTendEvery / 20);
+    changed.WaitWithTimeout(&mutex, kTendEvery / 20);
   }
   return absl::OkStatus();
 }
@@ -217,7 +217,7 @@ void PoolBackend::Impl::Keep() {
     {
       MutexLock lock(&mutex);
       while (!stopping && clock.Now() < next) {
-        changed.WaitFor(&mutex, next - clock.Now());
+        changed.WaitWithTimeout(&mutex, next - clock.Now());
       }
       if (stopping) {
         return;

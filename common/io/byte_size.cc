@@ -1,4 +1,4 @@
-#include "coordinator/cli/byte_size.h"
+#include "common/io/byte_size.h"
 
 #include <array>
 

@@ -1,6 +1,6 @@
 // Sizes in bytes as people write and read them.
-#ifndef SHOAL_COORDINATOR_CLI_BYTE_SIZE_H_
-#define SHOAL_COORDINATOR_CLI_BYTE_SIZE_H_
+#ifndef SHOAL_COMMON_IO_BYTE_SIZE_H_
+#define SHOAL_COMMON_IO_BYTE_SIZE_H_
 
 #include <cstdint>
 #include <string>
@@ -21,4 +21,4 @@ std::string FormatByteSize(uint64_t bytes);
 
 }  // namespace shoal
 
-#endif  // SHOAL_COORDINATOR_CLI_BYTE_SIZE_H_
+#endif  // SHOAL_COMMON_IO_BYTE_SIZE_H_

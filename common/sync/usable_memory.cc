@@ -1,20 +1,17 @@
-// How much memory this process may still take, and could take at most: what the system has, cut by
-// cgroup limits of both versions.
+#include "common/sync/usable_memory.h"
+
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <fstream>
 #include <limits>
 #include <optional>
 #include <sstream>
-#include <string>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/sync/cgroup.h"
-#include "coordinator/memory_plan.h"
 
 namespace shoal {
 namespace {

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "coordinator/memory_plan.h"
+#include "common/sync/usable_memory.h"
 #include "tests/testing/temp_dir.h"
 
 namespace shoal {

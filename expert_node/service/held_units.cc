@@ -1,0 +1,64 @@
+#include "expert_node/service/held_units.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "expert_node/pread_record_reader.h"
+
+namespace shoal {
+
+absl::StatusOr<std::unique_ptr<HeldUnits>> HeldUnits::Open(const UnitLayout& layout,
+                                                           std::vector<SliceSource> slices) {
+  std::unique_ptr<HeldUnits> units(new HeldUnits(layout));
+  for (SliceSource& source : slices) {
+    SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<PreadRecordReader> reader,
+                           PreadRecordReader::Open(source.banks));
+    units->held_.push_back(source.slice);
+    units->record_bytes_ = std::max(units->record_bytes_, source.read_bytes);
+    units->stores_.push_back(
+        std::make_unique<ExpertStore>(layout, std::move(source), std::move(reader)));
+  }
+  return units;
+}
+
+absl::Status HeldUnits::CheckHeld(const ExpertSlice& slice) const {
+  std::vector<ExpertSlice> here;
+  for (const ExpertSlice& held : held_) {
+    if (const ExpertSlice common = Intersect(slice, held); !common.empty()) {
+      here.push_back(common);
+    }
+  }
+  const std::vector<ExpertSlice> missing = Uncovered(slice, here);
+  if (missing.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(FormatSlice(missing.front()), " are asked for and not held here"));
+}
+
+absl::Status HeldUnits::Read(ExpertKey key, UnitRange units, std::string* out) {
+  out->resize(static_cast<uint64_t>(units.size()) * layout_.unit_bytes);
+  MutexLock lock(&mutex_);
+  if (record_.size_bytes() == 0) {
+    SHOAL_ASSIGN_OR_RETURN(record_, AlignedBuffer::Allocate(record_bytes_));
+  }
+  for (const std::unique_ptr<ExpertStore>& store : stores_) {
+    const SliceSource& source = store->source();
+    const ExpertSlice common = Intersect(source.slice, {units, {key.expert, key.expert + 1}});
+    if (common.empty()) {
+      continue;
+    }
+    const std::span<std::byte> record = record_.bytes().first(source.read_bytes);
+    ReadCounts counts;
+    SHOAL_RETURN_IF_ERROR(store->ReadRecord(key, record, counts));
+    const std::span<const std::byte> bytes = source.UnitsIn(record, layout_, common.units);
+    const uint64_t place =
+        static_cast<uint64_t>(common.units.begin - units.begin) * layout_.unit_bytes;
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::byte*>(out->data() + place));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shoal

@@ -1,0 +1,41 @@
+// A gRPC server with the service ExpertNode, standard health, reflection and channelz.
+#ifndef SHOAL_EXPERT_NODE_SERVICE_NODE_SERVER_H_
+#define SHOAL_EXPERT_NODE_SERVICE_NODE_SERVER_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "expert_node/service/listen_address.h"
+#include "expert_node/service/node_service.h"
+
+namespace shoal {
+
+class NodeServer {
+ public:
+  // Listens, without TLS. The health of "" and of "shoal.v1.ExpertNode" is SERVING: call it when
+  // the node is ready. `service` outlives the server. Switches on gRPC's health service and
+  // reflection for every server that the process makes later; not thread-safe because of that.
+  //   CheckCanListen's errors
+  static absl::StatusOr<std::unique_ptr<NodeServer>> Start(NodeService& service,
+                                                           const ListenAddress& address);
+  // Cuts what is still open.
+  ~NodeServer();
+
+  // With the port that the system chose where 0 was asked for.
+  const ListenAddress& address() const;
+
+  // Health becomes NOT_SERVING, streams end after what they have been asked (NodeService::Drain),
+  // and what is open after `grace` is cut. Returns when nothing is open. True where nothing was
+  // cut off an Execute stream.
+  bool Drain(absl::Duration grace);
+
+ private:
+  struct Impl;
+  explicit NodeServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_EXPERT_NODE_SERVICE_NODE_SERVER_H_

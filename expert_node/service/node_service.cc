@@ -1,0 +1,278 @@
+#include "expert_node/service/node_service.h"
+
+#include <grpcpp/support/server_callback.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "common/sync/mutex.h"
+#include "expert_node/io_threads.h"
+#include "expert_node/service/execute_stream.h"
+#include "expert_node/service/fetch_stream.h"
+#include "expert_node/service/grpc_status.h"
+#include "expert_node/service/request_rules.h"
+#include "expert_node/service/slice_message.h"
+#include "expert_node/service/terms.h"
+#include "shoal/v1/expert_node.grpc.pb.h"
+
+namespace shoal {
+namespace {
+
+constexpr size_t kMostNameBytes = 63;
+constexpr int64_t kMostRows = 65536;
+
+uint64_t FreeDiskBytes(const std::string& directory) {
+  struct statvfs info {};
+  if (directory.empty() || ::statvfs(directory.c_str(), &info) != 0) {
+    return 0;
+  }
+  return uint64_t{info.f_bavail} * info.f_frsize;
+}
+
+absl::Status CheckOptions(const NodeService::Options& options) {
+  SHOAL_RETURN_IF_ERROR(CheckNodeName(options.name));
+  const std::pair<absl::string_view, int64_t> counts[] = {
+      {"max_rows", options.max_rows},       {"max_queued_layers", options.max_queued_layers},
+      {"max_streams", options.max_streams}, {"max_fetches", options.max_fetches},
+      {"num_workers", options.num_workers},
+  };
+  for (const auto& [name, value] : counts) {
+    if (value < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; at least 1"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Ends a call that is refused.
+template <typename Reactor>
+class Refusal final : public Reactor {
+ public:
+  explicit Refusal(const absl::Status& status) { this->Finish(ToGrpcStatus(status)); }
+  void OnDone() override {
+    delete this;  // NOLINT(cppcoreguidelines-owning-memory): gRPC's reactors own themselves
+  }
+};
+
+template <typename Reactor>
+Reactor* Refuse(const absl::Status& status) {
+  return new Refusal<Reactor>(status);  // NOLINT(cppcoreguidelines-owning-memory)
+}
+
+}  // namespace
+
+class NodeService::Impl final : public v1::ExpertNode::CallbackService {
+ public:
+  using ExecuteReactor = grpc::ServerBidiReactor<v1::ExecuteRequest, v1::ExecuteReply>;
+  using FetchReactor = grpc::ServerWriteReactor<v1::FetchUnitsReply>;
+
+  Impl(ExpertBackend& backend, const ExpertModel& model, const v1::Terms& terms, HeldUnits& units,
+       Options options, const Clock& clock)
+      : model_(model),
+        terms_(terms),
+        units_(units),
+        options_(std::move(options)),
+        rules_(model, options_.max_rows),
+        fetchers_(1),
+        workers_(options_.num_workers),
+        context_{backend,
+                 rules_,
+                 terms_,
+                 clock,
+                 workers_,
+                 options_.max_queued_layers,
+                 [this](v1::DescribeReply* reply) { Describe(reply); },
+                 [this](ExecuteStream* stream) { Remove(stream); }} {}
+
+  grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
+                                     const v1::DescribeRequest* request,
+                                     v1::DescribeReply* reply) override;
+  ExecuteReactor* Execute(grpc::CallbackServerContext* context) override;
+  FetchReactor* FetchUnits(grpc::CallbackServerContext* context,
+                           const v1::FetchUnitsRequest* request) override;
+
+  const RequestRules& rules() const { return rules_; }
+  void Drain();
+  bool WaitUntilDrained(absl::Duration timeout);
+
+ private:
+  void Describe(v1::DescribeReply* reply);
+  absl::StatusOr<ExpertSlice> CheckFetch(const v1::FetchUnitsRequest& request);
+  void Remove(ExecuteStream* stream);
+
+  const ExpertModel& model_;
+  const v1::Terms terms_;
+  HeldUnits& units_;
+  const Options options_;
+  const RequestRules rules_;
+  IoThreads fetchers_;
+  IoThreads workers_;
+  const ExecuteContext context_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::set<ExecuteStream*> streams_ ABSL_GUARDED_BY(mutex_);
+  int fetches_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+grpc::ServerUnaryReactor* NodeService::Impl::Describe(grpc::CallbackServerContext* context,
+                                                      const v1::DescribeRequest* /*request*/,
+                                                      v1::DescribeReply* reply) {
+  Describe(reply);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+void NodeService::Impl::Describe(v1::DescribeReply* reply) {
+  reply->set_name(options_.name);
+  *reply->mutable_terms() = terms_;
+  for (const ExpertSlice& slice : units_.slices()) {
+    ToMessage(slice, reply->add_slices());
+  }
+  reply->set_num_layers(static_cast<uint32_t>(model_.layers.size()));
+  reply->set_max_rows(static_cast<uint32_t>(options_.max_rows));
+  reply->set_max_queued_layers(static_cast<uint32_t>(options_.max_queued_layers));
+  reply->set_read_bytes_per_second(options_.read_bytes_per_second);
+  reply->set_compute_bytes_per_second(options_.compute_bytes_per_second);
+  reply->set_free_disk_bytes(FreeDiskBytes(options_.directory));
+  MutexLock lock(&mutex_);
+  reply->set_draining(draining_);
+}
+
+NodeService::Impl::ExecuteReactor* NodeService::Impl::Execute(
+    grpc::CallbackServerContext* /*context*/) {
+  MutexLock lock(&mutex_);
+  if (draining_) {
+    return Refuse<ExecuteReactor>(
+        absl::UnavailableError("the node is draining: it takes no new stream"));
+  }
+  if (std::ssize(streams_) >= options_.max_streams) {
+    return Refuse<ExecuteReactor>(absl::ResourceExhaustedError(
+        absl::StrCat("the node has ", options_.max_streams, " streams open, its most")));
+  }
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself in OnDone
+  auto* stream = new ExecuteStream(context_);
+  streams_.insert(stream);
+  return stream;
+}
+
+void NodeService::Impl::Remove(ExecuteStream* stream) {
+  MutexLock lock(&mutex_);
+  streams_.erase(stream);
+  changed_.NotifyAll();
+}
+
+absl::StatusOr<ExpertSlice> NodeService::Impl::CheckFetch(const v1::FetchUnitsRequest& request) {
+  SHOAL_RETURN_IF_ERROR(CheckTerms(terms_, request.terms()));
+  SHOAL_RETURN_IF_ERROR(rules_.CheckLayerIndex(request.layer(), "layer"));
+  SHOAL_ASSIGN_OR_RETURN(const ExpertSlice slice, FromMessage(request.slice(), "slice"));
+  SHOAL_RETURN_IF_ERROR(CheckSlices(model_.whole(), {&slice, 1}, "slice"));
+  SHOAL_RETURN_IF_ERROR(units_.CheckHeld(slice));
+  return slice;
+}
+
+NodeService::Impl::FetchReactor* NodeService::Impl::FetchUnits(
+    grpc::CallbackServerContext* /*context*/, const v1::FetchUnitsRequest* request) {
+  const absl::StatusOr<ExpertSlice> slice = CheckFetch(*request);
+  if (!slice.ok()) {
+    return Refuse<FetchReactor>(slice.status());
+  }
+  {
+    MutexLock lock(&mutex_);
+    if (draining_) {
+      return Refuse<FetchReactor>(
+          absl::UnavailableError("the node is draining: it begins no new copy"));
+    }
+    if (fetches_ >= options_.max_fetches) {
+      return Refuse<FetchReactor>(absl::ResourceExhaustedError(
+          absl::StrCat("the node sends ", options_.max_fetches, " copies already, its most")));
+    }
+    ++fetches_;
+  }
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself in OnDone
+  return new FetchStream(units_, fetchers_, request->layer(), *slice, [this] {
+    MutexLock lock(&mutex_);
+    --fetches_;
+  });
+}
+
+void NodeService::Impl::Drain() {
+  MutexLock lock(&mutex_);
+  draining_ = true;
+  // They leave the set in OnDone, which waits for the mutex.
+  for (ExecuteStream* stream : streams_) {
+    stream->Drain();
+  }
+}
+
+bool NodeService::Impl::WaitUntilDrained(absl::Duration timeout) {
+  const absl::Time deadline = Clock::Real().Now() + timeout;
+  MutexLock lock(&mutex_);
+  while (!streams_.empty()) {
+    const absl::Duration left = deadline - Clock::Real().Now();
+    if (left <= absl::ZeroDuration()) {
+      return false;
+    }
+    changed_.WaitWithTimeout(&mutex_, left);
+  }
+  return true;
+}
+
+absl::StatusOr<std::unique_ptr<NodeService>> NodeService::Create(
+    ExpertBackend& backend, const ExpertModel& model, const v1::Terms& terms, HeldUnits& units,
+    const Options& options, const Clock& clock) {
+  SHOAL_RETURN_IF_ERROR(CheckOptions(options));
+  const RequestRules rules(model, options.max_rows);
+  if (options.max_rows > kMostRows ||
+      std::max(rules.MaxRequestBytes(), rules.MaxReplyBytes()) > std::numeric_limits<int>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat("max_rows is ", options.max_rows, "; at most ",
+                                                   kMostRows,
+                                                   ", and no more than 2 GiB a message"));
+  }
+  return std::unique_ptr<NodeService>(
+      new NodeService(std::make_unique<Impl>(backend, model, terms, units, options, clock)));
+}
+
+NodeService::NodeService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+NodeService::~NodeService() = default;
+
+grpc::Service& NodeService::grpc_service() { return *impl_; }
+int64_t NodeService::MaxRequestBytes() const { return impl_->rules().MaxRequestBytes(); }
+void NodeService::Drain() { impl_->Drain(); }
+bool NodeService::WaitUntilDrained(absl::Duration timeout) {
+  return impl_->WaitUntilDrained(timeout);
+}
+
+uint64_t NodeMessageBytes(const ExpertModel& model, const NodeService::Options& options) {
+  // As it arrives or leaves, and as a message.
+  constexpr uint64_t kCopies = 2;
+  const RequestRules rules(model, options.max_rows);
+  const auto a_layer = static_cast<uint64_t>(rules.MaxRequestBytes() + rules.MaxReplyBytes());
+  // One more than may be queued is read while the last is computed.
+  const auto layers = static_cast<uint64_t>(options.max_streams) *
+                      (static_cast<uint64_t>(options.max_queued_layers) + 1);
+  const uint64_t fetches =
+      static_cast<uint64_t>(options.max_fetches) * kCopies + 1;  // and the buffer of the reads
+  return layers * a_layer * kCopies + fetches * model.layout.record_bytes;
+}
+
+absl::Status CheckNodeName(absl::string_view name) {
+  const bool known = std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+  });
+  if (name.empty() || name.size() > kMostNameBytes || !known) {
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a node's name: 1 to ",
+                                                   kMostNameBytes, " of a-z A-Z 0-9 . _ -"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shoal

@@ -1,0 +1,83 @@
+// The gRPC service ExpertNode (proto/shoal/v1/expert_node.proto, docs/protocol.md): a backend's
+// experts for coordinators on other machines.
+#ifndef SHOAL_EXPERT_NODE_SERVICE_NODE_SERVICE_H_
+#define SHOAL_EXPERT_NODE_SERVICE_NODE_SERVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/sync/clock.h"
+#include "expert_node/expert_backend.h"
+#include "expert_node/expert_model.h"
+#include "expert_node/service/held_units.h"
+
+namespace grpc {
+class Service;
+}  // namespace grpc
+
+namespace shoal {
+
+namespace v1 {
+class Terms;
+}  // namespace v1
+
+// Thread-safe. Requests are read and checked by gRPC's threads as they arrive, which answer pings
+// too; the backend is called by the service's own workers; replies are written as they are ready.
+// A stream that is cancelled or breaks a rule stops its work. PrefetchHint is checked and otherwise
+// ignored for now.
+class NodeService {
+ public:
+  struct Options {
+    std::string name;       // 1 to 63 of a-z A-Z 0-9 . _ -
+    std::string directory;  // of the records; its file system's free space is described
+    int64_t max_rows = 512;
+    // Layers of a stream that wait, are computed, or whose reply is not sent yet, before it is read
+    // no further.
+    int max_queued_layers = 4;
+    int max_streams = 4;  // Execute; one more is refused with RESOURCE_EXHAUSTED
+    int max_fetches = 2;  // FetchUnits; likewise
+    int num_workers = 1;  // calls of the backend at a time, over all streams
+    // Measured at start, and described; 0: not measured.
+    uint64_t read_bytes_per_second = 0;
+    uint64_t compute_bytes_per_second = 0;
+  };
+
+  // `backend`, `model`, `units` and `clock` outlive the service; `terms` is copied. The service
+  // outlives the server that it is registered with.
+  //   INVALID_ARGUMENT   an option is out of its range; names it
+  static absl::StatusOr<std::unique_ptr<NodeService>> Create(
+      ExpertBackend& backend, const ExpertModel& model, const v1::Terms& terms, HeldUnits& units,
+      const Options& options, const Clock& clock);
+  ~NodeService();
+
+  // For ServerBuilder::RegisterService; the service's.
+  grpc::Service& grpc_service();
+  // The largest message a rule-abiding client sends: what the server should accept at most.
+  int64_t MaxRequestBytes() const;
+
+  // From now on new streams are refused with UNAVAILABLE, and those that are open answer what has
+  // been read, then end with UNAVAILABLE. Returns at once. Describe still answers, and says so.
+  void Drain();
+  // Waits until no Execute stream is open, `timeout` at most; false where some are left.
+  bool WaitUntilDrained(absl::Duration timeout);
+
+ private:
+  class Impl;
+  explicit NodeService(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// What requests and replies of a node take in memory at most: all streams full, and copies in bulk.
+// From sizes alone.
+uint64_t NodeMessageBytes(const ExpertModel& model, const NodeService::Options& options);
+
+// INVALID_ARGUMENT unless `name` is one that a node may have.
+absl::Status CheckNodeName(absl::string_view name);
+
+}  // namespace shoal
+
+#endif  // SHOAL_EXPERT_NODE_SERVICE_NODE_SERVICE_H_

@@ -1,0 +1,33 @@
+#include "expert_node/service/slice_message.h"
+
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "shoal/v1/types.pb.h"
+
+namespace shoal {
+
+void ToMessage(const ExpertSlice& slice, v1::ExpertSlice* message) {
+  message->mutable_units()->set_begin(static_cast<uint32_t>(slice.units.begin));
+  message->mutable_units()->set_end(static_cast<uint32_t>(slice.units.end));
+  message->mutable_experts()->set_begin(static_cast<uint32_t>(slice.experts.begin));
+  message->mutable_experts()->set_end(static_cast<uint32_t>(slice.experts.end));
+}
+
+absl::StatusOr<ExpertSlice> FromMessage(const v1::ExpertSlice& message, absl::string_view field) {
+  // An absent message reads as [0, 0), which is empty.
+  const ExpertSlice slice{{message.units().begin(), message.units().end()},
+                          {message.experts().begin(), message.experts().end()}};
+  if (slice.units.size() <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ".units is absent or empty: [",
+                                                   slice.units.begin, ", ", slice.units.end, ")"));
+  }
+  if (slice.experts.size() <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ".experts is absent or empty: [",
+                                                   slice.experts.begin, ", ", slice.experts.end,
+                                                   ")"));
+  }
+  return slice;
+}
+
+}  // namespace shoal

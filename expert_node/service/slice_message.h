@@ -1,0 +1,24 @@
+// Slices of the experts on the wire.
+#ifndef SHOAL_EXPERT_NODE_SERVICE_SLICE_MESSAGE_H_
+#define SHOAL_EXPERT_NODE_SERVICE_SLICE_MESSAGE_H_
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/container/expert_slice.h"
+
+namespace shoal {
+
+namespace v1 {
+class ExpertSlice;
+}  // namespace v1
+
+// `slice` is inside a model.
+void ToMessage(const ExpertSlice& slice, v1::ExpertSlice* message);
+
+// INVALID_ARGUMENT, beginning with `field`, where a range is absent or empty. Whether the slice is
+// inside the model is left to CheckSlices.
+absl::StatusOr<ExpertSlice> FromMessage(const v1::ExpertSlice& message, absl::string_view field);
+
+}  // namespace shoal
+
+#endif  // SHOAL_EXPERT_NODE_SERVICE_SLICE_MESSAGE_H_

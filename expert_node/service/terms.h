@@ -1,0 +1,23 @@
+// What two sides must agree on before either trusts the other's numbers: shoal.v1.Terms.
+#ifndef SHOAL_EXPERT_NODE_SERVICE_TERMS_H_
+#define SHOAL_EXPERT_NODE_SERVICE_TERMS_H_
+
+#include "absl/status/status.h"
+#include "common/container/manifest.h"
+
+namespace shoal {
+
+namespace v1 {
+class Terms;
+}  // namespace v1
+
+// The terms of this build and a container, or a part of one. Callers include shoal/v1/types.pb.h.
+v1::Terms MakeTerms(const Manifest& manifest);
+
+// FAILED_PRECONDITION names the first field that differs and both values; a field that is absent in
+// `theirs` differs.
+absl::Status CheckTerms(const v1::Terms& ours, const v1::Terms& theirs);
+
+}  // namespace shoal
+
+#endif  // SHOAL_EXPERT_NODE_SERVICE_TERMS_H_
