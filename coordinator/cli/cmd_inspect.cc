@@ -2,6 +2,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/container/container.h"
+#include "common/container/verify.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
 #include "coordinator/cli/byte_size.h"
