@@ -1,6 +1,7 @@
 #include "expert_node/expert_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
@@ -13,6 +14,18 @@ namespace {
 constexpr int64_t kMaxTerms =
     static_cast<int64_t>(0x1p63 / (kFixedPointTermLimit * kFixedPointScale)) - 1;
 
+absl::StatusOr<ExpertModel> FromManifest(const Manifest& manifest,
+                                         std::vector<LayerCodebooks> codebooks) {
+  ExpertModel model;
+  model.layout = manifest.unit_layout;
+  model.num_experts = manifest.config.moe.num_experts;
+  model.num_experts_per_token = manifest.config.moe.num_experts_per_token;
+  model.layers = manifest.config.moe_layers();
+  model.codebooks = std::move(codebooks);
+  SHOAL_RETURN_IF_ERROR(model.Check());
+  return model;
+}
+
 }  // namespace
 
 std::optional<size_t> ExpertModel::LayerIndex(int64_t layer) const {
@@ -24,17 +37,13 @@ std::optional<size_t> ExpertModel::LayerIndex(int64_t layer) const {
 }
 
 absl::StatusOr<ExpertModel> ExpertModel::FromContainer(const Container& container) {
-  const Manifest& manifest = container.manifest();
-  ExpertModel model;
-  model.layout = manifest.unit_layout;
-  model.num_experts = manifest.config.moe.num_experts;
-  model.num_experts_per_token = manifest.config.moe.num_experts_per_token;
-  model.layers = manifest.config.moe_layers();
-  if (model.layout.codec == ExpertCodec::kRvq3) {
-    SHOAL_ASSIGN_OR_RETURN(model.codebooks, container.ReadCodebooks());
-  }
-  SHOAL_RETURN_IF_ERROR(model.Check());
-  return model;
+  SHOAL_ASSIGN_OR_RETURN(std::vector<LayerCodebooks> codebooks, container.ReadCodebooks());
+  return FromManifest(container.manifest(), std::move(codebooks));
+}
+
+absl::StatusOr<ExpertModel> ExpertModel::FromPartition(const Partition& partition) {
+  SHOAL_ASSIGN_OR_RETURN(std::vector<LayerCodebooks> codebooks, partition.ReadCodebooks());
+  return FromManifest(partition.manifest(), std::move(codebooks));
 }
 
 absl::Status ExpertModel::Check() const {
