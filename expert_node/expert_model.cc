@@ -1,6 +1,7 @@
 #include "expert_node/expert_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
@@ -12,6 +13,13 @@ namespace {
 // Terms of the largest accepted magnitude that an int64 can sum.
 constexpr int64_t kMaxTerms =
     static_cast<int64_t>(0x1p63 / (kFixedPointTermLimit * kFixedPointScale)) - 1;
+
+absl::StatusOr<ExpertModel> WithCodebooks(const Manifest& manifest,
+                                          std::vector<LayerCodebooks> codebooks) {
+  ExpertModel model{ExpertSizes::FromManifest(manifest), std::move(codebooks)};
+  SHOAL_RETURN_IF_ERROR(model.Check());
+  return model;
+}
 
 }  // namespace
 
@@ -33,12 +41,13 @@ ExpertSizes ExpertSizes::FromManifest(const Manifest& manifest) {
 }
 
 absl::StatusOr<ExpertModel> ExpertModel::FromContainer(const Container& container) {
-  ExpertModel model{ExpertSizes::FromManifest(container.manifest()), {}};
-  if (model.layout.codec == ExpertCodec::kRvq3) {
-    SHOAL_ASSIGN_OR_RETURN(model.codebooks, container.ReadCodebooks());
-  }
-  SHOAL_RETURN_IF_ERROR(model.Check());
-  return model;
+  SHOAL_ASSIGN_OR_RETURN(std::vector<LayerCodebooks> codebooks, container.ReadCodebooks());
+  return WithCodebooks(container.manifest(), std::move(codebooks));
+}
+
+absl::StatusOr<ExpertModel> ExpertModel::FromPartition(const Partition& partition) {
+  SHOAL_ASSIGN_OR_RETURN(std::vector<LayerCodebooks> codebooks, partition.ReadCodebooks());
+  return WithCodebooks(partition.manifest(), std::move(codebooks));
 }
 
 absl::Status ExpertModel::Check() const {

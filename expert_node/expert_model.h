@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/container/container.h"
 #include "common/container/expert_slice.h"
+#include "common/container/partition.h"
 #include "common/container/unit_layout.h"
 #include "kernels/rvq.h"
 
@@ -39,6 +40,8 @@ struct ExpertModel : ExpertSizes {
   //   UNIMPLEMENTED         a row sums so many terms that the fixed point sum could overflow
   //   and Container::ReadCodebooks' errors
   static absl::StatusOr<ExpertModel> FromContainer(const Container& container);
+  // The same from what a partition has of its container.
+  static absl::StatusOr<ExpertModel> FromPartition(const Partition& partition);
 
   // The last two checks above, for models that are put together elsewhere; INTERNAL where counts
   // contradict each other.

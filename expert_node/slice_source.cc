@@ -23,4 +23,17 @@ SliceSource SliceOfContainer(const Container& container, const ExpertSlice& slic
   return source;
 }
 
+SliceSource SliceOfPartition(const Partition& partition, size_t slice_index) {
+  SliceSource source;
+  source.slice = partition.slices()[slice_index];
+  source.first_expert = source.slice.experts.begin;
+  source.stride_bytes = partition.RecordBytes(slice_index);
+  source.read_bytes = source.stride_bytes;
+  for (const BankEntry& bank : partition.manifest().banks) {
+    source.banks.push_back({bank.layer, partition.BankPath(slice_index, bank.layer),
+                            partition.BankBytes(slice_index)});
+  }
+  return source;
+}
+
 }  // namespace shoal

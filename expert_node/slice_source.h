@@ -10,6 +10,7 @@
 
 #include "common/container/container.h"
 #include "common/container/expert_slice.h"
+#include "common/container/partition.h"
 #include "expert_node/pread_record_reader.h"
 
 namespace shoal {
@@ -41,6 +42,8 @@ struct SliceSource {
 
 // A slice (inside the model, not empty) read from the banks of a whole container.
 SliceSource SliceOfContainer(const Container& container, const ExpertSlice& slice);
+// One of a partition's slices(), read from its own banks.
+SliceSource SliceOfPartition(const Partition& partition, size_t slice_index);
 
 }  // namespace shoal
 

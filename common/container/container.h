@@ -3,17 +3,15 @@
 #define SHOAL_COMMON_CONTAINER_CONTAINER_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/container/directory_files.h"
 #include "common/container/manifest.h"
 #include "kernels/rvq.h"
 
@@ -27,6 +25,7 @@ class Container {
   // nothing large.
   //   NOT_FOUND           the directory or a file is missing (a directory without manifest.json:
   //                       says to run `shoal convert`)
+  //   FAILED_PRECONDITION the directory is a partition
   //   DATA_LOSS           a size or digest differs; names the file
   //   RESOURCE_EXHAUSTED  manifest.json or SHA256SUMS has more than 32 MiB, config.json 16 MiB
   //   and OpenForRead's and ParseManifest's errors
@@ -47,10 +46,8 @@ class Container {
   // and reading.
   absl::Status ReadTrunkTensor(const TrunkEntry& entry, std::span<std::byte> out) const;
 
-  // The same checks with nothing kept: the file's SHA-256, the tensor's CRC. Reads 8 MiB at a time;
-  // `on_piece` is called after each with its bytes, and an error of it ends the check.
-  using OnPiece = absl::FunctionRef<absl::Status(uint64_t bytes)>;
-  absl::Status CheckDigest(const FileEntry& file, OnPiece on_piece) const;
+  // The same check with nothing kept. Reads 8 MiB at a time; `on_piece` is called after each with
+  // its bytes, and an error of it ends the check.
   absl::Status CheckTrunkTensor(const TrunkEntry& entry, OnPiece on_piece) const;
 
  private:
@@ -61,24 +58,6 @@ class Container {
   std::string config_json_;
   Manifest manifest_;
 };
-
-// What Verify reports as it goes.
-struct VerifyProgress {
-  uint64_t bytes_done = 0;
-  uint64_t bytes_total = 0;
-  std::string file;
-};
-
-// Checks every byte: SHA-256 of every file, CRC of every trunk tensor and unit, unit digests
-// against the trees, trees against the manifest, SHA256SUMS against the manifest, files that do not
-// belong. Returns one line for each problem found (empty: the container is whole). `progress` is
-// called at least once a file, every 64 MiB and at the end; trunk and banks are read twice, and
-// bytes_total counts both times.
-//   CANCELLED  `stop` came first; it is looked at after every unit and 8 MiB
-//   and Container::Open's errors but DATA_LOSS, which is a problem found
-absl::StatusOr<std::vector<std::string>> VerifyContainer(
-    const std::string& directory, const std::function<void(const VerifyProgress&)>& progress,
-    std::stop_token stop = {});
 
 }  // namespace shoal
 

@@ -318,6 +318,11 @@ TrunkEntry LayOutTrunkEntry(const std::string& name, TrunkType type,
   return entry;
 }
 
+ExpertSlice Manifest::whole_experts() const {
+  return banks.empty() ? ExpertSlice()
+                       : ExpertSlice{{0, unit_layout.num_units}, {0, config.moe.num_experts}};
+}
+
 const TrunkEntry* Manifest::FindTrunk(absl::string_view name) const {
   const auto it = std::find_if(trunk.begin(), trunk.end(),
                                [name](const TrunkEntry& entry) { return entry.name == name; });

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/container/expert_slice.h"
 #include "common/container/unit_layout.h"
 #include "common/model/model_config.h"
 #include "common/model/tensor_names.h"
@@ -89,6 +90,8 @@ struct Manifest {
   std::vector<TrunkEntry> trunk;
   std::vector<BankEntry> banks;  // by increasing layer
 
+  // All units of all experts; empty in a model without MoE layers.
+  ExpertSlice whole_experts() const;
   const TrunkEntry* FindTrunk(absl::string_view name) const;
   const FileEntry* FindFile(absl::string_view path) const;
 };

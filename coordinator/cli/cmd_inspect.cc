@@ -2,6 +2,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/container/container.h"
+#include "common/container/partition.h"
+#include "common/container/slice_json.h"
+#include "common/container/verify.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
 #include "common/io/byte_size.h"
@@ -17,16 +20,21 @@ namespace {
 class InspectCommand final : public Command {
  public:
   std::string name() const override { return "inspect"; }
-  std::string summary() const override { return "Describe, verify or unpack a container"; }
+  std::string summary() const override {
+    return "Describe, verify or unpack a container, or a node's partition";
+  }
   std::string examples() const override {
     return "  shoal inspect ~/models/kimi-linear\n"
            "  shoal inspect ~/models/kimi-linear --verify\n"
+           "  shoal inspect /data/partitions/attic --verify\n"
            "  shoal inspect ~/models/kimi-linear --dequantize /tmp/checkpoint-f32\n"
            "--verify ends with exit code 4 where it finds a problem.";
   }
 
   void AddFlags(FlagSet& flags) override {
-    flags.RequiredArgument("DIR", &directory_, "Container made by `shoal convert`");
+    flags.RequiredArgument(
+        "DIR", &directory_,
+        "Container made by `shoal convert`, or partition\nmade by `shoal shard`");
     flags.Switch("--verify", &verify_, "Check every byte against the digests");
     flags.Text("--dequantize", "OUT", &dequantize_,
                "Write the container's own weights as a Hugging Face\ncheckpoint in float32; OUT "
@@ -57,7 +65,8 @@ class InspectCommand final : public Command {
     {
       ProgressLine line(Clock::Real(), console.error_is_terminal(),
                         [&console](absl::string_view text) { console.NoteRaw(text); });
-      problems = VerifyContainer(
+      const auto verify = HoldsPartition(directory_) ? VerifyPartition : VerifyContainer;
+      problems = verify(
           directory_,
           [&line, &reached](const VerifyProgress& progress) {
             reached = {.step = progress.file,
@@ -79,7 +88,7 @@ class InspectCommand final : public Command {
       console.Print(absl::StrCat(absl::StrJoin(*problems, "\n"), "\n"));
       console.Note(absl::StrCat("shoal: ", problems->size(),
                                 problems->size() == 1 ? " problem" : " problems",
-                                "; remove the directory and convert again, or copy the "
+                                "; remove the directory and make it again, or copy the "
                                 "damaged files again"));
     }
     return problems->empty() ? ExitCode::kOk : ExitCode::kDataDamaged;
@@ -114,7 +123,75 @@ class InspectCommand final : public Command {
     return ExitCode::kOk;
   }
 
+  absl::StatusOr<ExitCode> DescribePartition(Console& console) const {
+    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Partition> partition, Partition::Open(directory_));
+    if (console.json()) {
+      console.PrintJson(PartitionJson(*partition));
+    } else {
+      console.Print(PartitionText(*partition));
+    }
+    return ExitCode::kOk;
+  }
+
+  static uint64_t TotalBytes(const std::vector<FileEntry>& files) {
+    uint64_t total = 0;
+    for (const FileEntry& file : files) {
+      total += file.size_bytes;
+    }
+    return total;
+  }
+
+  static std::string PartitionText(const Partition& partition) {
+    const Manifest& manifest = partition.manifest();
+    std::string text = absl::StrFormat(
+        "node:      %s\nidentity:  %s, of the container\npartition: version %d, %s in all\n"
+        "model:     %s, %d layers with experts, %d experts of %d units in each, %s\n",
+        partition.name(), manifest.identity, kPartitionVersion,
+        FormatByteSize(TotalBytes(partition.files())), manifest.config.model_type,
+        manifest.config.num_moe_layers(), manifest.config.moe.num_experts,
+        manifest.unit_layout.num_units, ExpertCodecName(manifest.settings.experts));
+    for (size_t i = 0; i < partition.slices().size(); ++i) {
+      absl::StrAppendFormat(
+          &text, "slice:     %s, %s a record, %s a layer\n", FormatSlice(partition.slices()[i]),
+          FormatByteSize(partition.RecordBytes(i)), FormatByteSize(partition.BankBytes(i)));
+    }
+    return text;
+  }
+
+  static Json PartitionJson(const Partition& partition) {
+    const Manifest& manifest = partition.manifest();
+    Json json;
+    json["name"] = partition.name();
+    json["identity"] = manifest.identity;
+    json["partition_version"] = kPartitionVersion;
+    json["model_type"] = manifest.config.model_type;
+    json["num_moe_layers"] = manifest.config.num_moe_layers();
+    json["num_experts"] = manifest.config.moe.num_experts;
+    json["num_units"] = manifest.unit_layout.num_units;
+    json["experts"] = std::string(ExpertCodecName(manifest.settings.experts));
+    json["total_bytes"] = TotalBytes(partition.files());
+    json["slices"] = Json(SlicesToJson(partition.slices()));
+    for (size_t i = 0; i < partition.slices().size(); ++i) {
+      json["slices"][i]["record_bytes"] = partition.RecordBytes(i);
+      json["slices"][i]["bank_bytes"] = partition.BankBytes(i);
+    }
+    json["files"] = FilesJson(partition.files());
+    return json;
+  }
+
+  static Json FilesJson(const std::vector<FileEntry>& files) {
+    Json json = Json::array();
+    for (const FileEntry& file : files) {
+      json.push_back(
+          {{"path", file.path}, {"size_bytes", file.size_bytes}, {"sha256", file.sha256}});
+    }
+    return json;
+  }
+
   absl::StatusOr<ExitCode> Describe(Console& console) const {
+    if (HoldsPartition(directory_)) {
+      return DescribePartition(console);
+    }
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Container> container, Container::Open(directory_));
     if (console.json()) {
       console.PrintJson(DescriptionJson(container->manifest()));
@@ -180,11 +257,7 @@ class InspectCommand final : public Command {
     for (const BankEntry& bank : manifest.banks) {
       json["layers"].push_back({{"layer", bank.layer}, {"relative_error", bank.relative_error}});
     }
-    json["files"] = Json::array();
-    for (const FileEntry& file : manifest.files) {
-      json["files"].push_back(
-          {{"path", file.path}, {"size_bytes", file.size_bytes}, {"sha256", file.sha256}});
-    }
+    json["files"] = FilesJson(manifest.files);
     return json;
   }
 

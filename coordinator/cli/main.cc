@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   commands.push_back(shoal::MakeTokenizeCommand());
   commands.push_back(shoal::MakeDetokenizeCommand());
   commands.push_back(shoal::MakeInspectCommand());
+  commands.push_back(shoal::MakeShardCommand());
   commands.push_back(shoal::MakeBenchCommand());
   commands.push_back(shoal::MakeVersionCommand());
   return shoal::RunProgram(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc),

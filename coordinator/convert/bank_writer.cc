@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/container/staged_file.h"
 #include "common/status/status_macros.h"
 #include "coordinator/convert/expert_encoder.h"
 #include "coordinator/convert/parallel_status.h"
 #include "coordinator/convert/source_model.h"
-#include "coordinator/convert/staged_file.h"
 #include "coordinator/memory_plan.h"
 
 namespace shoal {

@@ -8,13 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/container/container.h"
+#include "common/container/directory_files.h"
+#include "common/container/staged_file.h"
 #include "common/io/file.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "common/version.h"
 #include "coordinator/convert/bank_writer.h"
 #include "coordinator/convert/codebook_training.h"
-#include "coordinator/convert/staged_file.h"
 #include "coordinator/convert/trunk_writer.h"
 #include "coordinator/memory_plan.h"
 
@@ -56,7 +57,7 @@ Conversion::Conversion(const Checkpoint& checkpoint, const SourceModel& source,
       on_progress_(on_progress),
       stop_(std::move(stop)),
       pool_(num_jobs > 0 ? num_jobs : UsableCpus()),
-      directory_(staging.container_path()) {
+      directory_(staging.content_path()) {
   progress_.source_bytes_total = source.total_bytes();
 }
 
@@ -100,10 +101,15 @@ absl::Status Conversion::LayOut() {
   return absl::OkStatus();
 }
 
+std::vector<std::string> Conversion::Folders() const {
+  return source_.moe_layers.empty() ? std::vector<std::string>()
+                                    : std::vector<std::string>{"experts"};
+}
+
 absl::Status Conversion::CheckSpace() {
   uint64_t kept = 0;
   if (ledger_.header()) {
-    SHOAL_RETURN_IF_ERROR(staging_.PrepareContainer(!source_.moe_layers.empty()));
+    SHOAL_RETURN_IF_ERROR(staging_.PrepareContent(Folders()));
     SHOAL_RETURN_IF_ERROR(CheckKeptFiles());
     kept = finished_bytes_;
   }
@@ -174,7 +180,7 @@ absl::Status Conversion::Work() {
   if (!ledger_.header()) {
     SHOAL_RETURN_IF_ERROR(Report("begin"));
     SHOAL_RETURN_IF_ERROR(ledger_.Start({CreatedBy(), settings_, checkpoint_.fingerprint()}));
-    SHOAL_RETURN_IF_ERROR(staging_.PrepareContainer(!source_.moe_layers.empty()));
+    SHOAL_RETURN_IF_ERROR(staging_.PrepareContent(Folders()));
   }
   if (!trunk_) {
     SHOAL_RETURN_IF_ERROR(WriteTrunkFile());
@@ -276,11 +282,7 @@ absl::Status Conversion::WriteManifest(Manifest& manifest) {
   for (const FileEntry& entry : manifest.files) {
     sums[entry.path] = entry.sha256;
   }
-  std::string lines;
-  for (const auto& [path, sha256] : sums) {
-    absl::StrAppend(&lines, sha256, "  ", path, "\n");
-  }
-  return WriteSmall(std::string(kDigestsFile), lines).status();
+  return WriteSmall(std::string(kDigestsFile), FormatDigests(sums)).status();
 }
 
 absl::StatusOr<FileEntry> Conversion::WriteSmall(const std::string& name,

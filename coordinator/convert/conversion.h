@@ -15,11 +15,11 @@
 #include "absl/strings/string_view.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/container/manifest.h"
+#include "common/container/staging_directory.h"
 #include "common/sync/thread_pool.h"
 #include "coordinator/convert/converter.h"
 #include "coordinator/convert/ledger.h"
 #include "coordinator/convert/source_model.h"
-#include "coordinator/convert/staging_directory.h"
 
 namespace shoal {
 
@@ -44,6 +44,7 @@ class Conversion {
  private:
   // Sizes of everything that will be written.
   absl::Status LayOut();
+  std::vector<std::string> Folders() const;
   absl::Status CheckSpace();
   // Hashes what an earlier run finished; what is no longer as the ledger says is made again.
   absl::Status CheckKeptFiles();

@@ -7,18 +7,20 @@
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/container/container.h"
+#include "common/container/staging_directory.h"
 #include "common/status/status_macros.h"
 #include "coordinator/convert/conversion.h"
 #include "coordinator/convert/converter.h"
 #include "coordinator/convert/ledger.h"
 #include "coordinator/convert/source_model.h"
-#include "coordinator/convert/staging_directory.h"
 #include "coordinator/memory_plan.h"
 
 namespace shoal {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr StagingNames kStaging = {"convert.ledger", "container", "a conversion"};
 
 // How recorded settings differ from those asked for, in words; empty where they agree.
 std::string SettingsDifference(const ConvertSettings& recorded, const ConvertOptions& options) {
@@ -120,10 +122,10 @@ absl::StatusOr<ConvertReport> Convert(const std::string& checkpoint, const std::
   if (fs::symlink_status(target, error).type() != fs::file_type::not_found) {
     SHOAL_ASSIGN_OR_RETURN(ConvertReport report,
                            ReportExisting(target, source_files->fingerprint(), options));
-    StagingDirectory::RemoveLeftOver(target);
+    StagingDirectory::RemoveLeftOver(target, kStaging);
     return report;
   }
-  SHOAL_ASSIGN_OR_RETURN(const auto staging, StagingDirectory::Acquire(target));
+  SHOAL_ASSIGN_OR_RETURN(const auto staging, StagingDirectory::Acquire(target, kStaging));
   if (fs::symlink_status(target, error).type() != fs::file_type::not_found) {
     // Another process has just finished it.
     return ReportExisting(target, source_files->fingerprint(), options);

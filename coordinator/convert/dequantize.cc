@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/container/container.h"
+#include "common/container/staging_directory.h"
 #include "common/io/aligned_buffer.h"
 #include "common/io/file.h"
 #include "common/model/tensor_names.h"
@@ -15,7 +16,6 @@
 #include "coordinator/convert/converter.h"
 #include "coordinator/convert/expert_encoder.h"
 #include "coordinator/convert/source_model.h"
-#include "coordinator/convert/staging_directory.h"
 #include "kernels/matvec.h"
 
 namespace shoal {

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/container/staged_file.h"
 #include "common/io/crc32c.h"
 #include "common/status/status_macros.h"
 #include "coordinator/convert/expert_encoder.h"
 #include "coordinator/convert/parallel_status.h"
-#include "coordinator/convert/staged_file.h"
 #include "kernels/matrix.h"
 #include "kernels/matvec.h"
 

@@ -15,7 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/container/partition.h"
 #include "coordinator/convert/converter.h"
+#include "coordinator/pool/shard.h"
 #include "kernels/fixed_point.h"
 #include "tests/coordinator/convert/small_checkpoint.h"
 #include "tests/testing/status_matchers.h"
@@ -374,6 +376,38 @@ TEST_P(LocalExpertBackendTest, HoldersOfSlicesAddUpToTheSameBits) {
     }
     EXPECT_EQ(sum, whole);
   }
+}
+
+// What nodes read from their own partitions is what the container has, however it was dealt out.
+TEST_P(LocalExpertBackendTest, PartitionsAddUpToTheSameBits) {
+  const TestBatch batch = MakeBatch(5);
+  const std::vector<int64_t> whole = Execute(*Backend(pool_), batch, {kWhole});
+  PoolPlan plan;
+  plan.identity = container_->manifest().identity;
+  plan.nodes = {{"one", "", {{{0, 2}, {0, 9}}, {{0, 3}, {9, 12}}}, {}},
+                {"two", "", {{{2, 3}, {0, 9}}}, {{{0, 2}, {3, 5}}}},
+                {"three", "", {{{0, 1}, {12, 14}}, {{1, 3}, {12, 14}}}, {}}};
+  SHOAL_ASSERT_OK(Shard(*container_, plan, dir_ / "pool", {}, nullptr, {}));
+  std::vector<int64_t> sum(whole.size());
+  for (const PoolNode& node : plan.nodes) {
+    SHOAL_ASSERT_OK_AND_ASSIGN(const auto partition, Partition::Open(dir_ / "pool/" + node.name));
+    std::vector<SliceSource> sources;
+    for (size_t i = 0; i < partition->slices().size(); ++i) {
+      sources.push_back(SliceOfPartition(*partition, i));
+    }
+    SHOAL_ASSERT_OK_AND_ASSIGN(ExpertModel model, ExpertModel::FromPartition(*partition));
+    LocalExpertBackend::Options options;
+    options.cache_records = 2 * kNumExperts;
+    SHOAL_ASSERT_OK_AND_ASSIGN(
+        const auto backend, LocalExpertBackend::Open(std::move(model), std::move(sources), options,
+                                                     pool_, Clock::Real()));
+    SHOAL_ASSERT_OK(backend->Execute(batch.View(), node.slices, {}, sum));
+    const ExpertLayerStats stats = backend->Stats()[1];
+    EXPECT_GT(stats.expert_reads, 0);
+    EXPECT_EQ(stats.expert_reads, stats.expert_misses);
+    EXPECT_EQ(stats.expert_bytes % kRecordAlignment, 0);
+  }
+  EXPECT_EQ(sum, whole);
 }
 
 TEST_P(LocalExpertBackendTest, RefusesWhatItDoesNotHoldByName) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/container/verify.h"
 #include "coordinator/convert/converter.h"
 #include "tests/coordinator/convert/small_checkpoint.h"
 #include "tests/testing/status_matchers.h"

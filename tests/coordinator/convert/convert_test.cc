@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/container/container.h"
+#include "common/container/verify.h"
 #include "common/io/file.h"
 #include "common/io/sha256.h"
 #include "tests/coordinator/convert/small_checkpoint.h"

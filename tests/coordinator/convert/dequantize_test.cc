@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/container/container.h"
+#include "common/container/verify.h"
 #include "common/io/file.h"
 #include "common/model/tensor_names.h"
 #include "coordinator/convert/converter.h"

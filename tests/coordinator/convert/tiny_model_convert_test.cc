@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/container/container.h"
+#include "common/container/verify.h"
 #include "coordinator/convert/converter.h"
 #include "tests/coordinator/convert/small_checkpoint.h"
 #include "tests/testing/status_matchers.h"

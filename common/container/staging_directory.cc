@@ -1,4 +1,4 @@
-#include "coordinator/convert/staging_directory.h"
+#include "common/container/staging_directory.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,31 +12,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/container/staged_file.h"
 #include "common/io/file.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
-#include "coordinator/convert/staged_file.h"
 
 namespace shoal {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kLedgerName[] = "convert.ledger";
-constexpr char kContainerName[] = "container";
-constexpr char kExpertsName[] = "experts";
-
 std::string ParentOf(const std::string& path) {
   const std::string parent = fs::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
-}
-
-absl::Status MakeDirectory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0755) != 0) {
-    return errno == EEXIST ? absl::OkStatus()
-                           : ErrnoToStatus(errno, absl::StrCat("create directory ", path));
-  }
-  return SyncDirectory(ParentOf(path));
 }
 
 bool SameFile(const UniqueFd& fd, const std::string& path) {
@@ -50,6 +38,14 @@ bool SameFile(const UniqueFd& fd, const std::string& path) {
 
 std::string WithoutTrailingSlashes(const std::string& path) {
   return path.substr(0, path.find_last_not_of('/') + 1);
+}
+
+absl::Status MakeDirectory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0755) != 0) {
+    return errno == EEXIST ? absl::OkStatus()
+                           : ErrnoToStatus(errno, absl::StrCat("create directory ", path));
+  }
+  return SyncDirectory(ParentOf(path));
 }
 
 absl::StatusOr<UniqueFd> MakeLockedDirectory(const std::string& path) {
@@ -90,30 +86,35 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) 
   return names;
 }
 
-StagingDirectory::StagingDirectory(std::string target, UniqueFd lock)
+StagingDirectory::StagingDirectory(std::string target, const StagingNames& names, UniqueFd lock)
     : target_(std::move(target)),
+      names_(names),
       path_(absl::StrCat(target_, ".partial")),
       lock_(std::move(lock)) {}
 
 absl::StatusOr<std::unique_ptr<StagingDirectory>> StagingDirectory::Acquire(
-    const std::string& target) {
+    const std::string& target, const StagingNames& names) {
   SHOAL_ASSIGN_OR_RETURN(UniqueFd lock, MakeLockedDirectory(absl::StrCat(target, ".partial")));
-  auto staging = std::unique_ptr<StagingDirectory>(new StagingDirectory(target, std::move(lock)));
+  auto staging =
+      std::unique_ptr<StagingDirectory>(new StagingDirectory(target, names, std::move(lock)));
   SHOAL_RETURN_IF_ERROR(staging->CheckContent());
   return staging;
 }
 
 StagingDirectory::~StagingDirectory() {
   // Each removes an empty directory only; what is kept for a later run stays.
-  (void)::rmdir(absl::StrCat(container_path(), "/", kExpertsName).c_str());
-  (void)::rmdir(container_path().c_str());
+  for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder) {
+    (void)::rmdir(folder->c_str());
+  }
   (void)::rmdir(path_.c_str());
 }
 
-std::string StagingDirectory::ledger_path() const { return absl::StrCat(path_, "/", kLedgerName); }
+std::string StagingDirectory::ledger_path() const {
+  return absl::StrCat(path_, "/", names_.ledger);
+}
 
-std::string StagingDirectory::container_path() const {
-  return absl::StrCat(path_, "/", kContainerName);
+std::string StagingDirectory::content_path() const {
+  return absl::StrCat(path_, "/", names_.content);
 }
 
 absl::Status StagingDirectory::CheckContent() const {
@@ -121,27 +122,27 @@ absl::Status StagingDirectory::CheckContent() const {
   bool has_ledger = false;
   std::string stranger;
   for (const std::string& name : names) {
-    if (name == kLedgerName) {
+    if (name == names_.ledger) {
       has_ledger = true;
-    } else if (name != absl::StrCat(kLedgerName, kStagedSuffix)) {
+    } else if (name != absl::StrCat(names_.ledger, kStagedSuffix)) {
       stranger = name;
     }
   }
   if (!has_ledger && !stranger.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path_, " holds ", stranger, " and no ", kLedgerName,
-                     ", so it is not a conversion to go on with; remove or rename it"));
+    return absl::FailedPreconditionError(absl::StrCat(path_, " holds ", stranger, " and no ",
+                                                      names_.ledger, ", so it is not ", names_.work,
+                                                      " to go on with; remove or rename it"));
   }
   return absl::OkStatus();
 }
 
-absl::Status StagingDirectory::PrepareContainer(bool has_experts) {
-  const std::string experts = absl::StrCat(container_path(), "/", kExpertsName);
-  SHOAL_RETURN_IF_ERROR(MakeDirectory(container_path()));
-  if (has_experts) {
-    SHOAL_RETURN_IF_ERROR(MakeDirectory(experts));
+absl::Status StagingDirectory::PrepareContent(const std::vector<std::string>& folders) {
+  folders_ = {content_path()};
+  for (const std::string& folder : folders) {
+    folders_.push_back(absl::StrCat(content_path(), "/", folder));
   }
-  for (const std::string& folder : {container_path(), experts}) {
+  for (const std::string& folder : folders_) {
+    SHOAL_RETURN_IF_ERROR(MakeDirectory(folder));
     SHOAL_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
     for (const std::string& name : names) {
       if (name.ends_with(kStagedSuffix)) {
@@ -157,7 +158,7 @@ absl::Status StagingDirectory::PrepareContainer(bool has_experts) {
 }
 
 absl::Status StagingDirectory::Publish() {
-  SHOAL_RETURN_IF_ERROR(RenameDurably(container_path(), target_));
+  SHOAL_RETURN_IF_ERROR(RenameDurably(content_path(), target_));
   return RemoveLedger();
 }
 
@@ -172,14 +173,14 @@ absl::Status StagingDirectory::RemoveLedger() {
   return absl::OkStatus();
 }
 
-void StagingDirectory::RemoveLeftOver(const std::string& target) {
+void StagingDirectory::RemoveLeftOver(const std::string& target, const StagingNames& names) {
   std::error_code ignored;
   const std::string path = absl::StrCat(target, ".partial");
   if (!fs::is_directory(path, ignored) ||
-      fs::exists(absl::StrCat(path, "/", kContainerName), ignored)) {
+      fs::exists(absl::StrCat(path, "/", names.content), ignored)) {
     return;
   }
-  if (const auto staging = Acquire(target); staging.ok()) {
+  if (const auto staging = Acquire(target, names); staging.ok()) {
     // What cannot be removed is tried again by the next run.
     (*staging)->RemoveLedger().IgnoreError();
   }

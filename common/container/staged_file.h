@@ -1,7 +1,7 @@
-// A file of a container in the making: written once, front to back, under a temporary name, and
+// A file of a container or a partition in the making: written once, front to back, under a temporary name, and
 // hashed on the way.
-#ifndef SHOAL_COORDINATOR_CONVERT_STAGED_FILE_H_
-#define SHOAL_COORDINATOR_CONVERT_STAGED_FILE_H_
+#ifndef SHOAL_COMMON_CONTAINER_STAGED_FILE_H_
+#define SHOAL_COMMON_CONTAINER_STAGED_FILE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace shoal {
 
-// What the temporary name adds; a file with it is never part of a container.
+// What the temporary name adds; a file with it is never part of a directory that is done.
 inline constexpr char kStagedSuffix[] = ".tmp";
 
-// One thread at a time. A file that was not published is removed with the object, so that a
-// conversion that fails for want of space gives the space back.
+// One thread at a time. A file that was not published is removed with the object, so that work
+// that fails for want of space gives the space back.
 class StagedFile {
  public:
   // Creates `directory`/`relative_path`.tmp; the folder that holds it exists.
@@ -58,4 +58,4 @@ absl::StatusOr<FileEntry> HashFile(const std::string& directory, const std::stri
 
 }  // namespace shoal
 
-#endif  // SHOAL_COORDINATOR_CONVERT_STAGED_FILE_H_
+#endif  // SHOAL_COMMON_CONTAINER_STAGED_FILE_H_

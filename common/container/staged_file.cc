@@ -1,4 +1,4 @@
-#include "coordinator/convert/staged_file.h"
+#include "common/container/staged_file.h"
 
 #include <algorithm>
 #include <array>

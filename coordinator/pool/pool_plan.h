@@ -1,0 +1,58 @@
+// The plan of a pool: which node computes and stores which slices of the experts. As a file it is
+// also what tells a coordinator where its nodes are. docs/format.md describes the fields.
+#ifndef SHOAL_COORDINATOR_POOL_POOL_PLAN_H_
+#define SHOAL_COORDINATOR_POOL_POOL_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/container/expert_slice.h"
+#include "common/container/manifest.h"
+
+namespace shoal {
+
+inline constexpr int kPoolPlanVersion = 1;
+
+struct PoolNode {
+  std::string name;     // as CheckNodeName wants it
+  std::string address;  // host:port, or [IPv6]:port; empty where the node is nowhere yet
+  std::vector<ExpertSlice> slices;  // what it computes while every node lives
+  std::vector<ExpertSlice> copies;  // what it stores beside, to compute when another node is lost
+
+  // Slices, then copies.
+  std::vector<ExpertSlice> stored() const;
+};
+
+struct PoolPlan {
+  std::string identity;  // of the container
+  uint64_t epoch = 1;    // from 1; a later plan of the same pool has a larger one
+  std::vector<PoolNode> nodes;
+};
+
+std::string SerializePlan(const PoolPlan& plan);
+
+// Parses and checks what can be checked without the model: names and addresses, each given once,
+// digests and ranges. `name` is the file's path, for messages.
+//   UNIMPLEMENTED      a version this build does not have, named
+//   INVALID_ARGUMENT   malformed; names the field
+absl::StatusOr<PoolPlan> ParsePlan(absl::string_view text, absl::string_view name);
+
+// ParsePlan of a file of at most 16 MiB, and what reading it can fail with.
+absl::StatusOr<PoolPlan> ReadPlan(const std::string& path);
+// Writes it so that a kill at any moment leaves the old file or the new.
+absl::Status WritePlan(const PoolPlan& plan, const std::string& path);
+
+// Checks a plan, parsed or put together, for a container: everything that ParsePlan checks; what a
+// node stores is inside the model and disjoint; and the `slices` of all nodes together are every
+// unit of every expert exactly once.
+//   FAILED_PRECONDITION  the plan is one for another container, or the model has no experts
+//   INVALID_ARGUMENT     names the nodes, and units and experts that are given twice or to nobody
+absl::Status CheckPlan(const PoolPlan& plan, const Manifest& manifest);
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_POOL_POOL_PLAN_H_

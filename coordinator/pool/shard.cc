@@ -1,0 +1,225 @@
+#include "coordinator/pool/shard.h"
+
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/container/bank_scan.h"
+#include "common/container/partition.h"
+#include "common/container/staging_directory.h"
+#include "common/io/file.h"
+#include "common/status/status_macros.h"
+#include "common/status/status_util.h"
+#include "coordinator/memory_plan.h"
+#include "coordinator/pool/partition_writer.h"
+
+namespace shoal {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One node's partition that is to be made.
+struct Job {
+  PartitionIndex wanted;  // without files
+  std::string target;
+  uint64_t bank_bytes = 0;
+  uint64_t missing_bytes = 0;  // of disk, given what an earlier run left
+};
+
+std::string InBytes(uint64_t bytes) {
+  return absl::StrCat(bytes, " bytes (", FormatSize(bytes), ")");
+}
+
+bool Exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
+}
+
+// Size on disk of all files of a partition; more than manifest.json, partition.json and SHA256SUMS
+// take.
+uint64_t DiskBytes(const std::vector<FileEntry>& files, uint64_t manifest_bytes) {
+  constexpr uint64_t kBytesPerEntry = 512;
+  uint64_t total = manifest_bytes + kBytesPerEntry * files.size();
+  for (const FileEntry& file : files) {
+    total += AlignUp(file.size_bytes, kRecordAlignment);
+  }
+  return total;
+}
+
+// Of the banks that an earlier run finished, by their sizes. (Whether they are whole is looked at
+// later; one that is not is removed before it is made again.)
+uint64_t KeptBytes(const std::vector<FileEntry>& files, const std::string& target) {
+  uint64_t kept = 0;
+  for (const FileEntry& file : files) {
+    std::error_code error;
+    const uint64_t size = fs::file_size(
+        absl::StrCat(target, ".partial/", kShardStaging.content, "/", file.path), error);
+    kept += !error && file.path.ends_with(".bank") && size == file.size_bytes ? size : 0;
+  }
+  return kept;
+}
+
+// Fills in `node` from a partition that is there. ALREADY_EXISTS where it is not the one wanted.
+absl::Status TakeExisting(const Container& container, const Job& job, ShardedNode& node) {
+  const auto partition = Partition::Open(job.target);
+  if (!partition.ok()) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        job.target, " exists and is not a whole partition (",
+        std::string(partition.status().message()), "); remove it or choose another --out"));
+  }
+  const PartitionIndex& found = (*partition)->index();
+  if (found.name != job.wanted.name || found.slices != job.wanted.slices ||
+      !CheckPartition(found, container.manifest(), job.target).ok()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(job.target, " holds the partition of node ", found.name,
+                     found.identity != job.wanted.identity ? " of another container"
+                     : found.slices != job.wanted.slices   ? " with other slices"
+                                                           : "",
+                     "; remove it or choose another --out"));
+  }
+  node.already_there = true;
+  for (const FileEntry& file : found.files) {
+    node.partition_bytes += file.size_bytes;
+  }
+  return absl::OkStatus();
+}
+
+class Sharder {
+ public:
+  Sharder(const Container& container, std::string out, const ShardOptions& options,
+          const std::function<void(const ShardProgress&)>& on_progress, std::stop_token stop)
+      : container_(container),
+        out_(std::move(out)),
+        options_(options),
+        on_progress_(on_progress),
+        stop_(std::move(stop)) {}
+
+  absl::StatusOr<ShardReport> Run(const std::vector<const PoolNode*>& nodes) {
+    SHOAL_ASSIGN_OR_RETURN(const UniqueFd manifest, OpenForRead(container_.PathOf(kManifestFile)));
+    SHOAL_ASSIGN_OR_RETURN(manifest_bytes_, FileBytes(manifest, kManifestFile));
+    std::vector<Job> jobs;
+    for (const PoolNode* node : nodes) {
+      jobs.push_back(JobOf(*node));
+      const Job& job = jobs.back();
+      ShardedNode& reported = report_.nodes.emplace_back();
+      reported.name = node->name;
+      reported.directory = job.target;
+      reported.slices = job.wanted.slices;
+      if (Exists(job.target)) {
+        SHOAL_RETURN_IF_ERROR(TakeExisting(container_, job, reported));
+        StagingDirectory::RemoveLeftOver(job.target, kShardStaging);
+      } else {
+        missing_bytes_ += job.missing_bytes;
+        progress_.bytes_total += job.bank_bytes;
+      }
+    }
+    SHOAL_RETURN_IF_ERROR(CheckSpace());
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      if (!report_.nodes[i].already_there) {
+        SHOAL_RETURN_IF_ERROR(Make(jobs[i], report_.nodes[i]));
+      }
+    }
+    return std::move(report_);
+  }
+
+ private:
+  Job JobOf(const PoolNode& node) const {
+    const Manifest& manifest = container_.manifest();
+    Job job;
+    job.wanted = {node.name, manifest.identity, SortedSlices(node.stored()), {}};
+    job.target = absl::StrCat(out_, "/", node.name);
+    const std::vector<FileEntry> files = PartitionFiles(manifest, job.wanted.slices);
+    for (const FileEntry& file : files) {
+      job.bank_bytes += file.path.ends_with(".bank") ? file.size_bytes : 0;
+    }
+    job.missing_bytes = DiskBytes(files, manifest_bytes_) - KeptBytes(files, job.target);
+    return job;
+  }
+
+  absl::Status CheckSpace() const {
+    if (missing_bytes_ == 0) {
+      return absl::OkStatus();
+    }
+    const std::string parent = fs::path(out_).parent_path().string();
+    SHOAL_ASSIGN_OR_RETURN(const uint64_t free,
+                           options_.free_disk_bytes(Exists(out_)     ? out_
+                                                    : parent.empty() ? "."
+                                                                     : parent));
+    if (missing_bytes_ > free) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the partitions need another ", InBytes(missing_bytes_),
+                       " of disk and the file system of ", out_, " has ", InBytes(free),
+                       " free; free some, name one node with --node, or choose another --out"));
+    }
+    return MakeDirectory(out_);
+  }
+
+  absl::Status Make(const Job& job, ShardedNode& node) {
+    SHOAL_ASSIGN_OR_RETURN(const auto staging,
+                           StagingDirectory::Acquire(job.target, kShardStaging));
+    if (Exists(job.target)) {
+      // Another process has just finished it.
+      return TakeExisting(container_, job, node);
+    }
+    const absl::Status status =
+        PartitionWriter(container_, job.wanted, *staging, node, progress_, on_progress_, stop_)
+            .Run();
+    if (absl::IsResourceExhausted(status)) {
+      return Annotate(status,
+                      absl::StrCat("node ", node.name, " needs ", InBytes(job.missing_bytes),
+                                   " of disk; free them and run the same command again"));
+    }
+    return status;
+  }
+
+  const Container& container_;
+  const std::string out_;
+  const ShardOptions& options_;
+  const std::function<void(const ShardProgress&)>& on_progress_;
+  const std::stop_token stop_;
+  uint64_t manifest_bytes_ = 0;
+  uint64_t missing_bytes_ = 0;
+  ShardProgress progress_;
+  ShardReport report_;
+};
+
+absl::StatusOr<std::vector<const PoolNode*>> Select(const PoolPlan& plan,
+                                                    const std::string& only_node) {
+  std::vector<const PoolNode*> nodes;
+  for (const PoolNode& node : plan.nodes) {
+    if (only_node.empty() || node.name == only_node) {
+      nodes.push_back(&node);
+    }
+  }
+  if (nodes.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the plan has no node named \"", only_node, "\"; it has ",
+        absl::StrJoin(plan.nodes, ", ",
+                      [](std::string* text, const PoolNode& node) { text->append(node.name); })));
+  }
+  return nodes;
+}
+
+}  // namespace
+
+absl::StatusOr<ShardReport> Shard(const Container& container, const PoolPlan& plan,
+                                  const std::string& out, const ShardOptions& options,
+                                  const std::function<void(const ShardProgress&)>& on_progress,
+                                  std::stop_token stop) {
+  SHOAL_RETURN_IF_ERROR(CheckPlan(plan, container.manifest()));
+  SHOAL_ASSIGN_OR_RETURN(const std::vector<const PoolNode*> nodes, Select(plan, options.only_node));
+  const std::string directory = WithoutTrailingSlashes(out);
+  std::error_code ignored;
+  if (directory.empty() || fs::equivalent(directory, container.directory(), ignored)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", out,
+                     "\" cannot be the directory of partitions; choose one that is not "
+                     "the container"));
+  }
+  return Sharder(container, directory, options, on_progress, std::move(stop)).Run(nodes);
+}
+
+}  // namespace shoal
