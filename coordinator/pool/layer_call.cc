@@ -204,7 +204,7 @@ std::vector<ExpertSlice> LayerCall::SlicesOf(const Part& part) const {
 }
 
 bool LayerCall::Send(Part& part) {
-  PoolNode& node = *pool_.nodes[part.holder];
+  RemoteNode& node = *pool_.nodes[part.holder];
   auto request = std::make_shared<v1::ExecuteRequest>();
   v1::LayerRequest& layer = *request->mutable_layer();
   part.id = pool_.next_id.fetch_add(1);
@@ -261,7 +261,7 @@ absl::Status LayerCall::WaitForMail() {
 
 absl::Status LayerCall::OnReply(Part& part, Reply reply) {
   part.outstanding = false;
-  PoolNode& node = *pool_.nodes[part.holder];
+  RemoteNode& node = *pool_.nodes[part.holder];
   if (reply.ok() && (*reply)->has_error()) {
     const v1::Error& error = (*reply)->error();
     part.failure = absl::Status(static_cast<absl::StatusCode>(error.code()),
@@ -311,7 +311,7 @@ absl::Status LayerCall::CheckTimes() {
 
 // The node is late: others do its part too, where there are others for all of it.
 absl::Status LayerCall::Hedge(Part& part, absl::Time now) {
-  PoolNode& node = *pool_.nodes[part.holder];
+  RemoteNode& node = *pool_.nodes[part.holder];
   const bool replaceable = std::all_of(part.cells.begin(), part.cells.end(), [&](size_t cell) {
     return ChooseHolder(cell, part).has_value();
   });

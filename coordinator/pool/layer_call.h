@@ -18,14 +18,14 @@
 #include "absl/time/time.h"
 #include "common/sync/clock.h"
 #include "coordinator/pool/cells.h"
-#include "coordinator/pool/pool_node.h"
+#include "coordinator/pool/remote_node.h"
 #include "expert_node/expert_backend.h"
 
 namespace shoal {
 
 // What a call works with; owned by the pool and alive during the call.
 struct LayerCallPool {
-  std::span<const std::unique_ptr<PoolNode>> nodes;
+  std::span<const std::unique_ptr<RemoteNode>> nodes;
   // A holder whose index is nodes.size() is `local`.
   std::span<const Cell> cells;
   ExpertBackend* local = nullptr;  // null where no cell has it as a holder

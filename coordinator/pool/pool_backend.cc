@@ -15,7 +15,7 @@
 #include "common/sync/mutex.h"
 #include "coordinator/pool/cells.h"
 #include "coordinator/pool/layer_call.h"
-#include "coordinator/pool/pool_node.h"
+#include "coordinator/pool/remote_node.h"
 #include "expert_node/check_batch.h"
 #include "expert_node/expert_model.h"
 #include "expert_node/service/terms.h"
@@ -108,7 +108,7 @@ struct PoolBackend::Impl {
   const PoolOptions options;
   const Clock& clock;
   const std::unique_ptr<ExpertBackend> local;
-  std::vector<std::unique_ptr<PoolNode>> nodes;
+  std::vector<std::unique_ptr<RemoteNode>> nodes;
   std::vector<Cell> cells;
   std::atomic<uint64_t> next_id{1};
   mutable Mutex mutex;
@@ -123,7 +123,7 @@ absl::Status PoolBackend::Impl::Connect(const Manifest& manifest) {
   *hello.mutable_terms() = MakeTerms(manifest);
   hello.set_epoch(options.epoch);
   for (const PoolMember& member : options.members) {
-    nodes.push_back(std::make_unique<PoolNode>(
+    nodes.push_back(std::make_unique<RemoteNode>(
         member, NodeLink::Options{member.address, MaxMessageBytes(sizes)}, hello, sizes.whole(),
         [this] {
           MutexLock lock(&mutex);

@@ -1,4 +1,4 @@
-#include "coordinator/pool/pool_node.h"
+#include "coordinator/pool/remote_node.h"
 
 #include <algorithm>
 #include <utility>
@@ -35,8 +35,9 @@ bool IsRefusal(const absl::Status& status) {
 
 }  // namespace
 
-PoolNode::PoolNode(PoolMember member, NodeLink::Options link, const v1::Hello& hello,
-                   const ExpertSlice& whole, std::function<void()> on_change, const Clock& clock)
+RemoteNode::RemoteNode(PoolMember member, NodeLink::Options link, const v1::Hello& hello,
+                       const ExpertSlice& whole, std::function<void()> on_change,
+                       const Clock& clock)
     : member_(std::move(member)),
       whole_(whole),
       on_change_(std::move(on_change)),
@@ -45,38 +46,38 @@ PoolNode::PoolNode(PoolMember member, NodeLink::Options link, const v1::Hello& h
       link_(std::make_unique<NodeLink>(
           std::move(link), hello, [this] { OnLinkChange(); }, clock)) {}
 
-std::string PoolNode::name() const {
+std::string RemoteNode::name() const {
   MutexLock lock(&mutex_);
   return name_;
 }
 
-absl::Status PoolNode::Refusal() const {
+absl::Status RemoteNode::Refusal() const {
   MutexLock lock(&mutex_);
   return refusal_;
 }
 
-NodeState PoolNode::state() const {
+NodeState RemoteNode::state() const {
   // The link knows first.
   const bool open = link_->view().open;
   MutexLock lock(&mutex_);
   return StateWith(open);
 }
 
-NodeState PoolNode::StateWith(bool open) const {
+NodeState RemoteNode::StateWith(bool open) const {
   return open && refusal_.ok() ? health_.StateAt(clock_.Now()) : NodeState::kLost;
 }
 
-std::vector<ExpertSlice> PoolNode::slices() const {
+std::vector<ExpertSlice> RemoteNode::slices() const {
   MutexLock lock(&mutex_);
   return slices_;
 }
 
-int64_t PoolNode::max_rows() const {
+int64_t RemoteNode::max_rows() const {
   MutexLock lock(&mutex_);
   return max_rows_;
 }
 
-void PoolNode::Tend() {
+void RemoteNode::Tend() {
   const NodeLink::View view = link_->view();
   const absl::Duration silence = clock_.Now() - view.last_heard;
   if (!view.under_way) {
@@ -88,24 +89,24 @@ void PoolNode::Tend() {
   }
 }
 
-absl::Duration PoolNode::DeadlineFor(int64_t num_rows) const {
+absl::Duration RemoteNode::DeadlineFor(int64_t num_rows) const {
   MutexLock lock(&mutex_);
   return deadline_.For(num_rows);
 }
 
-void PoolNode::OnReply(int64_t num_rows, absl::Duration latency) {
+void RemoteNode::OnReply(int64_t num_rows, absl::Duration latency) {
   MutexLock lock(&mutex_);
   ++requests_;
   deadline_.Add(num_rows, latency);
 }
 
-void PoolNode::OnMissedDeadline() {
+void RemoteNode::OnMissedDeadline() {
   MutexLock lock(&mutex_);
   ++hedges_;
   health_.OnMissedDeadline(clock_.Now());
 }
 
-PoolNodeStatus PoolNode::Status() const {
+PoolNodeStatus RemoteNode::Status() const {
   const NodeLink::View view = link_->view();
   MutexLock lock(&mutex_);
   PoolNodeStatus status;
@@ -120,7 +121,7 @@ PoolNodeStatus PoolNode::Status() const {
   return status;
 }
 
-void PoolNode::OnLinkChange() {
+void RemoteNode::OnLinkChange() {
   const NodeLink::View view = link_->view();
   {
     MutexLock lock(&mutex_);
@@ -138,7 +139,7 @@ void PoolNode::OnLinkChange() {
   on_change_();
 }
 
-absl::Status PoolNode::Inspect(const v1::DescribeReply& node) {
+absl::Status RemoteNode::Inspect(const v1::DescribeReply& node) {
   const auto wrong = [this, &node](absl::string_view what) {
     return absl::FailedPreconditionError(
         absl::StrCat("node ", node.name(), " at ", member_.address, ": ", what));

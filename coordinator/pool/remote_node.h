@@ -1,7 +1,7 @@
 // A node of a pool with everything the coordinator keeps about it. Not part of the public
 // interface.
-#ifndef SHOAL_COORDINATOR_POOL_POOL_NODE_H_
-#define SHOAL_COORDINATOR_POOL_POOL_NODE_H_
+#ifndef SHOAL_COORDINATOR_POOL_REMOTE_NODE_H_
+#define SHOAL_COORDINATOR_POOL_REMOTE_NODE_H_
 
 #include <cstdint>
 #include <functional>
@@ -22,11 +22,11 @@
 namespace shoal {
 
 // Thread-safe. `clock` outlives it.
-class PoolNode {
+class RemoteNode {
  public:
   // `on_change` as NodeLink's, after the node has looked at the change itself.
-  PoolNode(PoolMember member, NodeLink::Options link, const v1::Hello& hello,
-           const ExpertSlice& whole, std::function<void()> on_change, const Clock& clock);
+  RemoteNode(PoolMember member, NodeLink::Options link, const v1::Hello& hello,
+             const ExpertSlice& whole, std::function<void()> on_change, const Clock& clock);
 
   const std::string& address() const { return member_.address; }
   const PoolMember& member() const { return member_; }
@@ -74,4 +74,4 @@ class PoolNode {
 
 }  // namespace shoal
 
-#endif  // SHOAL_COORDINATOR_POOL_POOL_NODE_H_
+#endif  // SHOAL_COORDINATOR_POOL_REMOTE_NODE_H_
