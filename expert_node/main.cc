@@ -105,17 +105,17 @@ sigset_t HoldBackSignals() {
   return held;
 }
 
-// The host's name as far as a node may be called so, and the port.
-std::string DefaultName(int port) {
+// The host's name as far as a node may be called so, and a number.
+std::string DefaultName(int number) {
   char host[256] = {};
   ::gethostname(host, sizeof(host) - 1);
   std::string name(host);
   std::replace_if(
       name.begin(), name.end(),
       [](char c) { return !absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '-'; }, '-');
-  constexpr size_t kRoomForPort = 6;
+  constexpr size_t kRoomForNumber = 11;
   constexpr size_t kMostBytes = 63;
-  return absl::StrCat(name.substr(0, kMostBytes - kRoomForPort), "-", port);
+  return absl::StrCat(name.substr(0, kMostBytes - kRoomForNumber), "-", number);
 }
 
 // Everything that serves, in the order in which it is made; it goes in the other order.
@@ -172,7 +172,9 @@ absl::Status OpenBackend(const Flags& flags, const NodePlanOptions& options, Nod
 absl::Status Serve(const Flags& flags, const ListenAddress& address, NodeService::Options options,
                    Node& node) {
   const Clock& clock = Clock::Real();
-  options.name = flags.name.empty() ? DefaultName(address.port) : flags.name;
+  // Without a port of its own the process tells the nodes of a machine apart.
+  options.name =
+      flags.name.empty() ? DefaultName(address.port > 0 ? address.port : ::getpid()) : flags.name;
   options.directory = flags.directory;
   options.max_rows = node.plan.max_rows;
   if (!flags.no_measure) {
