@@ -229,9 +229,7 @@ void ExecuteStream::OnDone() {
 }
 
 void ExecuteStream::End(const absl::Status& status, Pending pending) {
-  if (pending == Pending::kDrop) {
-    stop_.request_stop();
-  }
+  bool finish = false;
   {
     MutexLock lock(&mutex_);
     if (!finished_ && (!ending_ || (pending == Pending::kDrop && !dropping_))) {
@@ -243,11 +241,14 @@ void ExecuteStream::End(const absl::Status& status, Pending pending) {
       running_ -= context_.workers.Withdraw(this);
       outgoing_.clear();
     }
-    if (!Step()) {
-      return;
-    }
+    finish = Step();
   }
-  Finish(ToGrpcStatus(end_));
+  if (pending == Pending::kDrop) {
+    stop_.request_stop();  // what could not be withdrawn
+  }
+  if (finish) {
+    Finish(ToGrpcStatus(end_));
+  }
 }
 
 bool ExecuteStream::Step() {
