@@ -173,8 +173,10 @@ absl::Status Serve(const Flags& flags, const ListenAddress& address, NodeService
                    Node& node) {
   const Clock& clock = Clock::Real();
   // Without a port of its own the process tells the nodes of a machine apart.
-  options.name =
-      flags.name.empty() ? DefaultName(address.port > 0 ? address.port : ::getpid()) : flags.name;
+  options.name = flags.name.empty() ? node.experts.name : flags.name;
+  if (options.name.empty()) {
+    options.name = DefaultName(address.port > 0 ? address.port : ::getpid());
+  }
   options.directory = flags.directory;
   options.max_rows = node.plan.max_rows;
   if (!flags.no_measure) {
@@ -265,12 +267,14 @@ ExitCode Run(const Flags& flags) {
 void AddFlags(CLI::App& app, Flags& flags) {
   app.set_version_flag("--version", absl::StrCat("shoal-node ", kVersion, " (container version ",
                                                  kContainerVersion, ")"));
-  app.add_option("DIR", flags.directory, "The container whose experts are served")->required();
+  app.add_option("DIR", flags.directory,
+                 "The partition made by `shoal shard`, or container, whose experts are served")
+      ->required();
   app.add_option("--listen", flags.listen,
                  "Where to listen, IP:PORT; port 0 takes a free one (default 127.0.0.1:7071)");
-  app.add_option(
-      "--name", flags.name,
-      "The node's name in a pool, 1 to 63 of a-z A-Z 0-9 . _ - (default: host and port)");
+  app.add_option("--name", flags.name,
+                 "The node's name in a pool, 1 to 63 of a-z A-Z 0-9 . _ - (default: the "
+                 "partition's, or host and port)");
   app.add_option(
       "--budget", flags.budget,
       "Most memory the process takes, like 8GiB (default: what is free, less a reserve)");

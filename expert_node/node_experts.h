@@ -13,13 +13,16 @@
 namespace shoal {
 
 struct NodeExperts {
+  std::string name;   // that the partition was made for; empty for a container
   Manifest manifest;  // what terms are made from
   ExpertModel model;
   std::vector<SliceSource> slices;  // held; disjoint
 };
 
-// Of a whole container, which holds everything. Container::Open's and ExpertModel::FromContainer's
-// errors: the digests of all small files were checked.
+// Of a partition, or of a whole container, which holds everything. The digests of all files but
+// the banks (and of a container the trunk) are checked.
+//   NOT_FOUND  the directory is neither
+//   and the errors of Partition::Open, Container::Open and ExpertModel's From...
 absl::StatusOr<NodeExperts> OpenNodeExperts(const std::string& directory);
 
 }  // namespace shoal

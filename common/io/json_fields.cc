@@ -187,21 +187,21 @@ std::string JsonFields::String(const char* field, std::optional<std::string> fal
 }
 
 const Json& JsonFields::Object(const char* field) {
-  static const Json kEmpty = Json::object();
+  static const Json empty = Json::object();
   const Json* value = Find(field);
   if (value == nullptr || !value->is_object()) {
     Fail(field, "is missing or not an object");
-    return kEmpty;
+    return empty;
   }
   return *value;
 }
 
 const Json& JsonFields::Array(const char* field) {
-  static const Json kEmpty = Json::array();
+  static const Json empty = Json::array();
   const Json* value = Find(field);
   if (value == nullptr || !value->is_array()) {
     Fail(field, "is missing or not an array");
-    return kEmpty;
+    return empty;
   }
   return *value;
 }

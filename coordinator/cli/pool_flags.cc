@@ -1,6 +1,7 @@
 #include "coordinator/cli/pool_flags.h"
 
-#include <vector>
+#include <filesystem>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -8,13 +9,15 @@
 #include "common/status/status_macros.h"
 #include "coordinator/cli/console.h"
 #include "coordinator/cli/exit_code.h"
+#include "coordinator/pool/pool_plan.h"
 
 namespace shoal {
 
 void PoolFlags::Add(FlagSet& flags) {
   flags.Heading("Pool");
-  flags.Text("--nodes", "ADDRESS,...", &nodes,
-             "Compute experts on these nodes (shoal-node), like\n127.0.0.1:7101,127.0.0.1:7102");
+  flags.Text("--nodes", "ADDRESS,...|FILE", &nodes,
+             "Compute experts on these nodes (shoal-node), like\n127.0.0.1:7101,127.0.0.1:7102, "
+             "or on those of a plan");
   flags.Integer("--node-wait", &node_wait_seconds, {0, 86'400},
                 absl::StrCat("Seconds to wait for a lost node that nobody stands in for\n(default ",
                              node_wait_seconds, ")"));
@@ -32,14 +35,28 @@ absl::StatusOr<std::optional<PoolOptions>> PoolFlags::Options(Console& console) 
   }
   PoolOptions options;
   options.node_wait = absl::Seconds(node_wait_seconds);
-  bool beyond = false;
-  for (const absl::string_view text : absl::StrSplit(*nodes, ',')) {
-    const absl::StatusOr<NetAddress> address = ParseNetAddress(text);
-    if (!address.ok()) {
-      return UsageError(absl::StrCat("--nodes: ", address.status().message()));
+  const bool is_file = std::filesystem::exists(*nodes);
+  if (is_file) {
+    SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, ReadPlan(*nodes));
+    options.epoch = plan.epoch;
+    options.identity = plan.identity;
+    for (const PoolNode& node : plan.nodes) {
+      options.members.push_back({node.name, node.address, node.slices, node.copies});
     }
+  } else {
+    for (const absl::string_view text : absl::StrSplit(*nodes, ',')) {
+      options.members.push_back({"", std::string(text)});
+    }
+  }
+  bool beyond = false;
+  for (PoolMember& member : options.members) {
+    const absl::StatusOr<NetAddress> address = ParseNetAddress(member.address);
+    if (!address.ok()) {
+      return UsageError(absl::StrCat("--nodes: ", is_file ? absl::StrCat(*nodes, ": ") : "",
+                                     address.status().message()));
+    }
+    member.address = address->ToString();
     beyond = beyond || !IsLoopback(*address);
-    options.members.push_back({"", address->ToString()});
   }
   if (beyond && !insecure) {
     return UsageError(

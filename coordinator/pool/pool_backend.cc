@@ -38,9 +38,14 @@ uint64_t MaxMessageBytes(const ExpertSizes& sizes) {
   return rows * (hidden * sizeof(int64_t) + chosen * 2 * sizeof(int64_t)) + kMessageOverhead;
 }
 
-absl::Status CheckMembers(const std::vector<PoolMember>& members) {
+absl::Status CheckMembers(const PoolOptions& options, const Manifest& manifest) {
+  if (!options.identity.empty() && options.identity != manifest.identity) {
+    return absl::FailedPreconditionError(absl::StrCat("the plan is for a container of identity ",
+                                                      options.identity, ", this one has ",
+                                                      manifest.identity, "; plan the pool again"));
+  }
   std::set<std::string> addresses;
-  for (const PoolMember& member : members) {
+  for (const PoolMember& member : options.members) {
     if (member.address.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("node ", member.name, " of the pool has no address"));
@@ -254,7 +259,7 @@ absl::StatusOr<std::unique_ptr<PoolBackend>> PoolBackend::Open(const Manifest& m
                                                                PoolOptions options,
                                                                std::unique_ptr<ExpertBackend> local,
                                                                const Clock& clock) {
-  SHOAL_RETURN_IF_ERROR(CheckMembers(options.members));
+  SHOAL_RETURN_IF_ERROR(CheckMembers(options, manifest));
   auto impl = std::make_unique<Impl>(manifest, std::move(options), std::move(local), clock);
   SHOAL_RETURN_IF_ERROR(impl->Connect(manifest));
   SHOAL_RETURN_IF_ERROR(impl->CheckNodes());

@@ -33,7 +33,8 @@ struct PoolMember {
 
 struct PoolOptions {
   std::vector<PoolMember> members;
-  uint64_t epoch = 1;  // of the plan
+  uint64_t epoch = 1;    // of the plan
+  std::string identity;  // of the container the plan is for; empty without a plan
   // How long all members together may take to answer at first.
   absl::Duration connect_wait = absl::Seconds(10);
   // How long a call waits for a cell that nobody can compute before it ends with UNAVAILABLE.
