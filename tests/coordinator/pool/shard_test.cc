@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -53,16 +54,13 @@ void FlipByte(const std::string& path, int64_t offset) {
 class ShardTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    made_ = new TempDir();
+    made_ = std::make_unique<TempDir>();
     MakeSmallContainer(made_->path(), ExpertCodec::kRvq3);
     SHOAL_ASSERT_OK_AND_ASSIGN(const auto container, Container::Open(*made_ / "model"));
     SHOAL_ASSERT_OK(Shard(*container, SmallPlan(container->manifest().identity), *made_ / "pool",
                           {}, nullptr, {}));
   }
-  static void TearDownTestSuite() {
-    delete made_;
-    made_ = nullptr;
-  }
+  static void TearDownTestSuite() { made_.reset(); }
   void SetUp() override { Use(*made_ / "model"); }
 
   void Use(const std::string& directory) {
@@ -91,12 +89,12 @@ class ShardTest : public ::testing::Test {
     EXPECT_THAT(DifferentFiles(ReadTree(Out()), ReadTree(*made_ / "pool")), IsEmpty());
   }
 
-  static TempDir* made_;
+  static std::unique_ptr<TempDir> made_;
   TempDir dir_;
   std::unique_ptr<Container> container_;
   PoolPlan plan_;
 };
-TempDir* ShardTest::made_ = nullptr;
+std::unique_ptr<TempDir> ShardTest::made_;
 
 TEST_F(ShardTest, EveryNodeGetsAWholePartition) {
   SHOAL_ASSERT_OK_AND_ASSIGN(const ShardReport report, Run());
