@@ -187,9 +187,7 @@ absl::Status PartitionWriter::WriteIndex() {
     sums[file.path] = file.sha256;
     node_.partition_bytes += file.size_bytes;
   }
-  SHOAL_ASSIGN_OR_RETURN(const FileEntry digests, WriteSmall(kDigestsFile, FormatDigests(sums)));
-  node_.partition_bytes += index.size_bytes + digests.size_bytes;
-  return absl::OkStatus();
+  return WriteSmall(kDigestsFile, FormatDigests(sums)).status();
 }
 
 absl::StatusOr<FileEntry> PartitionWriter::WriteSmall(absl::string_view name,

@@ -164,7 +164,7 @@ class Sharder {
       // Another process has just finished it.
       return TakeExisting(container_, job, node);
     }
-    const absl::Status status =
+    absl::Status status =
         PartitionWriter(container_, job.wanted, *staging, node, progress_, on_progress_, stop_)
             .Run();
     if (absl::IsResourceExhausted(status)) {

@@ -34,7 +34,7 @@ struct ShardedNode {
   std::string directory;
   std::vector<ExpertSlice> slices;  // what the node computes and what it stores beside
   bool already_there = false;
-  uint64_t partition_bytes = 0;  // of all files
+  uint64_t partition_bytes = 0;  // of all files that partition.json lists
   int64_t banks_copied = 0;      // by this run
   int64_t banks_kept = 0;        // of an earlier run, checked
   // Files of an earlier run that were not as it had left them; made again.

@@ -15,7 +15,7 @@ import tempfile
 import numpy as np
 from shoal_program import Shoal, check, finish
 
-COMMANDS = ("convert", "plan", "run", "chat", "eval", "tokenize", "detokenize", "inspect", "bench", "version")
+COMMANDS = ("convert", "plan", "run", "chat", "eval", "tokenize", "detokenize", "inspect", "shard", "bench", "version")
 TEXT = "Once upon a time there was a king"
 CHECKPOINT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/tiny-kimi-linear")
 

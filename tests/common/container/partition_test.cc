@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -59,16 +60,13 @@ std::string Read(const std::string& path) {
 class PartitionTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    made_ = new TempDir();
+    made_ = std::make_unique<TempDir>();
     MakeSmallContainer(made_->path(), ExpertCodec::kF32);
     SHOAL_ASSERT_OK_AND_ASSIGN(const auto container, Container::Open(*made_ / "model"));
     SHOAL_ASSERT_OK(Shard(*container, SmallPlan(container->manifest().identity), *made_ / "pool",
                           {}, nullptr, {}));
   }
-  static void TearDownTestSuite() {
-    delete made_;
-    made_ = nullptr;
-  }
+  static void TearDownTestSuite() { made_.reset(); }
   void SetUp() override { Restore(); }
 
   void Restore() {
@@ -110,10 +108,10 @@ class PartitionTest : public ::testing::Test {
     return problems.ok() ? *problems : std::vector<std::string>();
   }
 
-  static TempDir* made_;
+  static std::unique_ptr<TempDir> made_;
   TempDir dir_;
 };
-TempDir* PartitionTest::made_ = nullptr;
+std::unique_ptr<TempDir> PartitionTest::made_;
 
 constexpr char kFirstBank[] = "slices/units-0000-0002.experts-0000-0009/layer-00001.bank";
 constexpr char kSecondBank[] = "slices/units-0000-0003.experts-0009-0014/layer-00002.bank";
