@@ -80,12 +80,12 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
         options_(std::move(options)),
         rules_(model, options_.max_rows),
         fetchers_(1),
-        workers_(options_.num_workers),
+        work_(options_.num_workers),
         context_{backend,
                  rules_,
                  terms_,
                  clock,
-                 workers_,
+                 work_,
                  options_.max_queued_layers,
                  [this](v1::DescribeReply* reply) { Describe(reply); },
                  [this](ExecuteStream* stream) { Remove(stream); }} {}
@@ -112,7 +112,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
   const Options options_;
   const RequestRules rules_;
   IoThreads fetchers_;
-  IoThreads workers_;
+  WorkQueue work_;
   const ExecuteContext context_;
 
   Mutex mutex_;
