@@ -87,7 +87,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
                  clock,
                  work_,
                  options_.max_queued_layers,
-                 [this](v1::DescribeReply* reply) { Describe(reply); },
+                 [this](v1::DescribeReply* reply) { FillDescription(reply); },
                  [this](ExecuteStream* stream) { Remove(stream); }} {}
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
@@ -102,7 +102,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
   bool WaitUntilDrained(absl::Duration timeout);
 
  private:
-  void Describe(v1::DescribeReply* reply);
+  void FillDescription(v1::DescribeReply* reply);
   absl::StatusOr<ExpertSlice> CheckFetch(const v1::FetchUnitsRequest& request);
   void Remove(ExecuteStream* stream);
 
@@ -125,13 +125,13 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
 grpc::ServerUnaryReactor* NodeService::Impl::Describe(grpc::CallbackServerContext* context,
                                                       const v1::DescribeRequest* /*request*/,
                                                       v1::DescribeReply* reply) {
-  Describe(reply);
+  FillDescription(reply);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;
 }
 
-void NodeService::Impl::Describe(v1::DescribeReply* reply) {
+void NodeService::Impl::FillDescription(v1::DescribeReply* reply) {
   reply->set_name(options_.name);
   *reply->mutable_terms() = terms_;
   for (const ExpertSlice& slice : units_.slices()) {
