@@ -6,7 +6,7 @@
 #include "common/container/slice_json.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
-#include "coordinator/cli/byte_size.h"
+#include "common/io/byte_size.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/interrupt.h"
 #include "coordinator/cli/progress.h"

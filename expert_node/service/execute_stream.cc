@@ -16,6 +16,10 @@ namespace {
 // Slots for what is not a layer: a client that asks and never reads answers is read no further.
 constexpr int kControlSlots = 4;
 
+// The most rows that are computed on the thread that read them: a token, and some in a batch. Handing
+// a request over to another thread costs as much as a tenth of the round trip on loopback and more.
+constexpr int64_t kFewRows = 4;
+
 // What a layer has cost so far, over all calls.
 ExpertLayerStats StatsOf(const ExpertBackend& backend, int64_t layer) {
   for (const ExpertLayerStats& stats : backend.Stats()) {
@@ -127,19 +131,35 @@ absl::Status ExecuteStream::AcceptHello(Slot* slot) {
 absl::Status ExecuteStream::AcceptLayer(Slot* slot) {
   const v1::LayerRequest& layer = slot->request.layer();
   SHOAL_ASSIGN_OR_RETURN(slot->slices, context_.rules.CheckLayer(layer));
-  MutexLock lock(&mutex_);
-  if (std::find(ids_.begin(), ids_.end(), layer.id()) != ids_.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("layer.id ", layer.id(), " is that of a request in flight"));
+  bool here = false;
+  {
+    MutexLock lock(&mutex_);
+    if (std::find(ids_.begin(), ids_.end(), layer.id()) != ids_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("layer.id ", layer.id(), " is that of a request in flight"));
+    }
+    if (ending_) {
+      return absl::OkStatus();  // read too late; the caller asks elsewhere
+    }
+    ids_.push_back(layer.id());
+    ++layers_;
+    ++running_;
+    here = running_ == 1 &&
+           layer.expert_ids_size() <= kFewRows * context_.rules.experts_per_row() &&
+           context_.work.TryBeginHere();
+    if (!here) {
+      context_.work.Submit(this, [this, slot] {
+        Compute(slot);
+        Answer(slot);
+      });
+    }
+    Step();  // another thread reads on meanwhile
   }
-  if (ending_) {
-    return absl::OkStatus();  // read too late; the caller asks elsewhere
+  if (here) {
+    Compute(slot);
+    context_.work.EndHere();
+    Answer(slot);
   }
-  ids_.push_back(layer.id());
-  ++layers_;
-  ++running_;
-  context_.workers.Submit(this, [this, slot] { Run(slot); });
-  Step();
   return absl::OkStatus();
 }
 
@@ -151,8 +171,7 @@ void ExecuteStream::AnswerFirst(Slot* slot) {
   }
 }
 
-void ExecuteStream::Run(Slot* slot) {
-  Compute(slot);
+void ExecuteStream::Answer(Slot* slot) {
   {
     MutexLock lock(&mutex_);
     --running_;
@@ -238,7 +257,7 @@ void ExecuteStream::End(const absl::Status& status, Pending pending) {
     ending_ = true;
     if (pending == Pending::kDrop) {
       dropping_ = true;
-      running_ -= context_.workers.Withdraw(this);
+      running_ -= context_.work.Withdraw(this);
       outgoing_.clear();
     }
     finish = Step();

@@ -17,8 +17,8 @@
 #include "common/sync/clock.h"
 #include "common/sync/mutex.h"
 #include "expert_node/expert_backend.h"
-#include "expert_node/io_threads.h"
 #include "expert_node/service/request_rules.h"
+#include "expert_node/service/work_queue.h"
 
 namespace shoal {
 
@@ -37,7 +37,9 @@ struct ExecuteContext {
   const RequestRules& rules;
   const v1::Terms& terms;
   const Clock& clock;
-  IoThreads& workers;  // they wait for the backend
+  // Calls of the backend. Never two of gRPC's threads, which are two at least, are at it: pings are
+  // answered and cancellations heard meanwhile.
+  WorkQueue& work;
   int max_queued_layers = 0;
   std::function<void(v1::DescribeReply*)> describe;
   std::function<void(ExecuteStream*)> on_done;  // last; the stream is gone after it
@@ -69,9 +71,10 @@ class ExecuteStream final : public grpc::ServerBidiReactor<v1::ExecuteRequest, v
   absl::Status AcceptLayer(Slot* slot);
   // Sends slot's answer before all others; they are small.
   void AnswerFirst(Slot* slot);
-  // On a worker: computes and answers.
-  void Run(Slot* slot);
+  // Any thread.
   void Compute(Slot* slot);
+  // Of a layer that was computed. The stream may be gone when it returns, unless gRPC called.
+  void Answer(Slot* slot);
   // No further message is read. What was read is answered first, or dropped.
   void End(const absl::Status& status, Pending pending);
   // Starts what can be started. True, only once the stream is ending_, where the caller must call

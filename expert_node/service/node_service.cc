@@ -80,14 +80,14 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
         options_(std::move(options)),
         rules_(model, options_.max_rows),
         fetchers_(1),
-        workers_(options_.num_workers),
+        work_(options_.num_workers),
         context_{backend,
                  rules_,
                  terms_,
                  clock,
-                 workers_,
+                 work_,
                  options_.max_queued_layers,
-                 [this](v1::DescribeReply* reply) { Describe(reply); },
+                 [this](v1::DescribeReply* reply) { FillDescription(reply); },
                  [this](ExecuteStream* stream) { Remove(stream); }} {}
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
@@ -102,7 +102,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
   bool WaitUntilDrained(absl::Duration timeout);
 
  private:
-  void Describe(v1::DescribeReply* reply);
+  void FillDescription(v1::DescribeReply* reply);
   absl::StatusOr<ExpertSlice> CheckFetch(const v1::FetchUnitsRequest& request);
   void Remove(ExecuteStream* stream);
 
@@ -112,7 +112,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
   const Options options_;
   const RequestRules rules_;
   IoThreads fetchers_;
-  IoThreads workers_;
+  WorkQueue work_;
   const ExecuteContext context_;
 
   Mutex mutex_;
@@ -125,13 +125,13 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
 grpc::ServerUnaryReactor* NodeService::Impl::Describe(grpc::CallbackServerContext* context,
                                                       const v1::DescribeRequest* /*request*/,
                                                       v1::DescribeReply* reply) {
-  Describe(reply);
+  FillDescription(reply);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;
 }
 
-void NodeService::Impl::Describe(v1::DescribeReply* reply) {
+void NodeService::Impl::FillDescription(v1::DescribeReply* reply) {
   reply->set_name(options_.name);
   *reply->mutable_terms() = terms_;
   for (const ExpertSlice& slice : units_.slices()) {

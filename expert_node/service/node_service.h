@@ -26,7 +26,9 @@ class Terms;
 }  // namespace v1
 
 // Thread-safe. Requests are read and checked by gRPC's threads as they arrive, which answer pings
-// too; the backend is called by the service's own workers; replies are written as they are ready.
+// too. The backend is called by the service's own workers, or, for a request of a few rows that
+// would be handed to an idle one, by the thread that read it, one such at a time. Replies are written
+// as they are ready.
 // A stream that is cancelled or breaks a rule stops its work. PrefetchHint is checked and otherwise
 // ignored for now.
 class NodeService {

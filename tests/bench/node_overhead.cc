@@ -181,9 +181,13 @@ class NodeClient {
         reply_.layer().sums_size() != kHiddenSize || reply_.layer().sums(7) != 1) {
       std::abort();
     }
+    queue_us_.push_back(static_cast<double>(reply_.layer().cost().queue_ns()) / 1000);
     return Microseconds(SteadyClock::now() - start) -
            static_cast<double>(reply_.layer().cost().execute_ns()) / 1000;
   }
+
+  // Median time from a request's arrival to the start of its work.
+  double QueueMicroseconds() const { return Median(queue_us_); }
 
  private:
   grpc::ClientContext context_;
@@ -192,6 +196,7 @@ class NodeClient {
   v1::ExecuteRequest request_;
   v1::ExecuteReply reply_;
   uint64_t id_ = 0;
+  std::vector<double> queue_us_;
 };
 
 template <typename Client>
@@ -225,6 +230,7 @@ void Compare(EchoClient& echo, NodeClient& node, int pairs, int round_trips) {
   }
   std::printf("median ratio %.3f of %d pairs of %d round trips\n", Median(ratios), pairs,
               round_trips);
+  std::printf("of it from arrival to the start of the work: %.1f us\n", node.QueueMicroseconds());
 }
 
 int Main(int pairs, int round_trips) {

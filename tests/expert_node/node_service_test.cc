@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/support/sync_stream.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -353,8 +354,9 @@ TEST_F(NodeServiceTest, AStreamWithAFullQueueIsReadNoFurther) {
   EXPECT_EQ(client->Receive().layer().id(), 1U);
   EXPECT_EQ(client->Receive().pong().id(), 5U);
   blocking_.Allow(kMaxQueued - 1);
-  EXPECT_EQ(client->Receive().layer().id(), 2U);
-  EXPECT_EQ(client->Receive().layer().id(), 3U);
+  const uint64_t next = client->Receive().layer().id();
+  const uint64_t last = client->Receive().layer().id();
+  EXPECT_THAT(std::vector<uint64_t>({next, last}), ::testing::UnorderedElementsAre(2, 3));
 }
 
 TEST_F(NodeServiceTest, RepliesComeInTheOrderOfCompletion) {
@@ -598,6 +600,56 @@ TEST_F(NodeServiceTest, OneStreamTooManyIsRefused) {
   Client second(*stub_);
   EXPECT_THAT(second.Finish(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("1 streams")));
+}
+
+// By the encoding rules: field 1 of HealthCheckRequest is the name, field 1 of the response the
+// status, 1 SERVING, 2 NOT_SERVING.
+class HealthWatch {
+ public:
+  HealthWatch(const std::string& address, const std::string& name)
+      : channel_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())),
+        method_("/grpc.health.v1.Health/Watch", grpc::internal::RpcMethod::SERVER_STREAMING,
+                channel_) {
+    context_.set_deadline(std::chrono::system_clock::now() + kDeadline);
+    const grpc::Slice slice("\x0a" + std::string(1, static_cast<char>(name.size())) + name);
+    const grpc::ByteBuffer request(&slice, 1);
+    reader_ = std::unique_ptr<grpc::ClientReader<grpc::ByteBuffer>>(
+        grpc::internal::ClientReaderFactory<grpc::ByteBuffer>::Create(channel_.get(), method_,
+                                                                      &context_, request));
+  }
+  ~HealthWatch() {
+    context_.TryCancel();
+    reader_->Finish();
+  }
+  std::string Next() {
+    grpc::ByteBuffer reply;
+    grpc::Slice slice;
+    EXPECT_TRUE(reader_->Read(&reply) && reply.DumpToSingleSlice(&slice).ok());
+    return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::shared_ptr<grpc::Channel> channel_;
+  grpc::internal::RpcMethod method_;
+  std::unique_ptr<grpc::ClientReader<grpc::ByteBuffer>> reader_;
+};
+
+TEST_F(NodeServiceTest, HealthIsServingUntilTheNodeDrains) {
+  Serve(blocking_);
+  HealthWatch whole(server_->address().ToString(), "");
+  HealthWatch service(server_->address().ToString(), "shoal.v1.ExpertNode");
+  EXPECT_EQ(whole.Next(), "\x08\x01");
+  EXPECT_EQ(service.Next(), "\x08\x01");
+  const auto busy = Greeted();
+  ASSERT_TRUE(busy->Send(LayerOf(1, 1)));
+  blocking_.WaitForStarted(1);
+  std::thread drain([this] { EXPECT_TRUE(server_->Drain(absl::Minutes(1))); });
+  EXPECT_EQ(whole.Next(), "\x08\x02");
+  EXPECT_EQ(service.Next(), "\x08\x02");
+  blocking_.Allow(1);
+  EXPECT_EQ(busy->Receive().layer().id(), 1U);
+  drain.join();
 }
 
 class FetchUnitsTest : public NodeServiceTest {

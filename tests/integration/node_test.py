@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""shoal-node as a process: readiness, refusals, exit codes, drain, memory and idleness.
+
+    node_test.py SHOAL_NODE CONTAINER
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from shoal_program import check, finish
+
+DEADLINE_S = 60
+
+
+def run(*args):
+    done = subprocess.run([*map(str, args)], capture_output=True, text=True, timeout=DEADLINE_S)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Node:
+    """A node that serves, from its first line on."""
+
+    def __init__(self, program, *args):
+        self.process = subprocess.Popen([program, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.line = self.process.stdout.readline()
+
+    def end(self, signal_number):
+        """Exit status, the rest of standard output, and standard error after this signal."""
+        self.process.send_signal(signal_number)
+        out, error = self.process.communicate(timeout=DEADLINE_S)
+        return self.process.returncode, out, error
+
+    def status(self, field):
+        """A size in /proc, in bytes."""
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith(field + ":"))
+
+    def cpu_seconds(self):
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def help_and_flags(program, model):
+    status, out, _ = run(program, "--help")
+    check(status == 0 and "Examples:" in out and "Exit codes:" in out, "--help has examples and exit codes", out)
+    for args, words in (
+        ((), ("DIR",)),
+        ((model, "--listen", "localhost"), ("write IP:PORT",)),
+        ((model, "--listen", "0.0.0.0:0"), ("not loopback", "--insecure")),
+        ((model, "--listen", "127.0.0.1:0", "--name", "a b"), ("a b", "1 to 63")),
+        ((model, "--listen", "127.0.0.1:0", "--budget", "8G"), ("8G",)),
+        ((model, "--listen", "127.0.0.1:0", "--drill-delay-ms", "5"), ("--allow-drill",)),
+        ((model, "--nonsense"), ("--nonsense",)),
+    ):
+        status, out, error = run(program, *args)
+        label = " ".join(map(str, args[1:]))
+        check(status == 2 and all(word in out + error for word in words), f"`{label}` is refused with 2", f"{status}: {out}{error}")
+
+
+def refusals(program, model):
+    status, _, error = run(program, model + "-missing", "--listen", "127.0.0.1:0")
+    check(status == 1 and "-missing" in error, "a directory that is no container is refused", error)
+    status, _, error = run(program, model, "--listen", "127.0.0.1:0", "--budget", "8MiB")
+    check(status == 3 and all(word in error for word in ("program", "messages", "expert_cache", "floor", "--budget")),
+          "a budget below the floor is refused with 3 and the table", f"{status}: {error}")
+    with tempfile.TemporaryDirectory() as scratch:
+        damaged = os.path.join(scratch, "model")
+        shutil.copytree(model, damaged)
+        with open(os.path.join(damaged, "codebooks.bin"), "r+b") as file:
+            file.seek(100)
+            byte = file.read(1)
+            file.seek(100)
+            file.write(bytes([byte[0] ^ 1]))
+        status, _, error = run(program, damaged, "--listen", "127.0.0.1:0")
+        check(status == 4 and "codebooks.bin" in error, "a damaged small file is refused with 4", f"{status}: {error}")
+        bank = next(f for f in sorted(os.listdir(os.path.join(model, "experts"))) if f.endswith(".bank"))
+        shutil.rmtree(damaged)
+        shutil.copytree(model, damaged)
+        with open(os.path.join(damaged, "experts", bank), "r+b") as file:
+            file.seek(200)  # in the first expert's first unit, which the probe computes
+            file.write(b"\x5a\xa5\x5a\xa5")
+        status, _, error = run(program, damaged, "--listen", "127.0.0.1:0")
+        check(status == 4 and bank in error, "a damaged expert that the probe reads is refused with 4", f"{status}: {error}")
+
+
+def serves(program, model):
+    node = Node(program, model, "--listen", "127.0.0.1:0", "--json")
+    ready = json.loads(node.line)
+    address = ready["listening_on"]
+    check(address.startswith("127.0.0.1:") and not address.endswith(":0"), "the line has the real port", node.line)
+    check(ready["read_bytes_per_second"] > 0 and ready["compute_bytes_per_second"] > 0, "disk and kernels were measured", node.line)
+    status, _, error = run(program, model, "--listen", address)
+    check(status == 1 and "in use" in error and address in error, "a port in use is refused by name", f"{status}: {error}")
+    before = node.cpu_seconds()
+    time.sleep(3)  # the time that is measured
+    used = node.cpu_seconds() - before
+    check(used <= 0.03, "an idle node uses less than 1 % of a processor", f"{used} s of 3")
+    peak = node.status("VmHWM")
+    check(peak <= ready["budget_bytes"], "the peak is within the budget chosen", str(peak))
+    status, out, error = node.end(signal.SIGTERM)
+    check(status == 0 and out == "" and "draining" in error, "SIGTERM drains and ends with 0", f"{status}: {out}{error}")
+
+
+def stays_in_the_budget(program, model):
+    _, _, error = run(program, model, "--listen", "127.0.0.1:0", "--budget", "1MiB")
+    floor = int(error.split("at least")[-1].split()[0])
+    node = Node(program, model, "--listen", "127.0.0.1:0", "--budget", floor)
+    check(node.line.startswith("listening on 127.0.0.1:"), "the floor is enough", node.line)
+    peak = node.status("VmHWM")
+    check(peak <= floor, f"the peak of {peak} bytes is within the floor of {floor}")
+    status, _, error = node.end(signal.SIGINT)
+    check(status == 0, "SIGINT ends with 0 too", f"{status}: {error}")
+    status, _, error = run(program, model, "--listen", "127.0.0.1:0", "--budget", floor - 1)
+    check(status == 3, "one byte less is not", f"{status}: {error}")
+
+
+def warns(program, model):
+    node = Node(program, model, "--listen", "0.0.0.0:0", "--insecure", "--no-measure", "--json", "--name", "open-1")
+    ready = json.loads(node.line)
+    check(ready["read_bytes_per_second"] == 0 and ready["name"] == "open-1", "--no-measure and --name are heard", node.line)
+    status, _, error = node.end(signal.SIGTERM)
+    check(status == 0 and "no TLS" in error, "--insecure warns", f"{status}: {error}")
+
+
+def main():
+    program, model = sys.argv[1:]
+    help_and_flags(program, model)
+    refusals(program, model)
+    serves(program, model)
+    stays_in_the_budget(program, model)
+    warns(program, model)
+    finish()
+
+
+if __name__ == "__main__":
+    main()
