@@ -336,10 +336,10 @@ absl::Status LayerCall::LookForHolder(Part& part, absl::Time now) {
     }
   }
   if (now - part.since >= pool_.node_wait) {
-    return absl::UnavailableError(absl::StrCat(
-        "layer ", batch_.layer, ": nobody has computed ", FormatSlice(SlicesOf(part).front()),
-        " for ", absl::FormatDuration(pool_.node_wait), "; held by ", Holders(part),
-        ". Start the node again and go on, or raise --node-wait"));
+    return absl::UnavailableError(
+        absl::StrCat("nobody has computed ", FormatSlice(SlicesOf(part).front()), " for ",
+                     absl::FormatDuration(pool_.node_wait), "; held by ", Holders(part),
+                     ". Start the node again and go on, or raise --node-wait"));
   }
   return absl::OkStatus();
 }

@@ -23,8 +23,8 @@ GENERATE = ("--ids", PROMPT, "--max-tokens", TOKENS, "--ignore-eos", "--json")
 class Node:
     """A shoal-node process that is ready."""
 
-    def __init__(self, program, directory, *args):
-        self.process = subprocess.Popen([program, directory, "--listen", "127.0.0.1:0", "--no-measure", "--json", *map(str, args)],
+    def __init__(self, program, directory, *args, listen="127.0.0.1:0"):
+        self.process = subprocess.Popen([program, directory, "--listen", listen, "--no-measure", "--json", *map(str, args)],
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         line = self.process.stdout.readline()
         if not line:
@@ -70,7 +70,7 @@ def shard(shoal, container, work, name, nodes):
     return [os.path.join(work, name, node["name"]) for node in nodes]
 
 
-def piece(units, experts=(0, 64)):
+def piece(units, experts=(0, 32)):
     return {"units": list(units), "experts": list(experts)}
 
 
@@ -100,7 +100,7 @@ class Pools:
             ("two unequal slices", [member("a", [piece((0, 3))]), member("b", [piece((3, 8))])]),
             ("three slices", [member("a", [piece((0, 1))]), member("b", [piece((1, 6))]), member("c", [piece((6, 8))])]),
             ("five slices", [member(f"n{i}", [piece((i, i + 1 if i < 4 else 8))]) for i in range(5)]),
-            ("whole experts", [member("a", [piece((0, 8), (0, 20))]), member("b", [piece((0, 8), (20, 64))])]),
+            ("whole experts", [member("a", [piece((0, 8), (0, 20))]), member("b", [piece((0, 8), (20, 32))])]),
             ("copies in a chain", [member("a", [piece((0, 3))], [piece((5, 8))]), member("b", [piece((3, 5))], [piece((0, 3))]),
                                    member("c", [piece((5, 8))], [piece((3, 5))])]),
         ):
@@ -120,6 +120,8 @@ class Pools:
             result = self.run(nodes)
             timer.join()
             check(result["ids"] == self.answer, f"{label}: the tokens of one machine")
+            hurt_node = next(node for node in result["nodes"] if node["address"] == nodes[0].address)
+            check(hurt_node["requests"] > 0 and hurt_node["losses"] + hurt_node["hedges"] > 0, f"{label}: in the middle of the answer", str(hurt_node))
 
     def rejoin(self):
         """Without a copy the answer waits for the node and goes on."""
@@ -129,7 +131,7 @@ class Pools:
 
             def restart():
                 nodes[1].end()
-                nodes[1] = Node(self.node, directories[1], "--listen", port)
+                nodes[1] = Node(self.node, directories[1], listen=port)
 
             timer = threading.Timer(0.5, restart)
             timer.start()
@@ -147,7 +149,7 @@ class Pools:
         with nodes_of(self.node, [first, first, second]) as nodes:
             run = ("run", self.container, "--ids", PROMPT, "--pool-alone", "--nodes")
             self.shoal.refused((*run, addresses(nodes)), 1, "two nodes call themselves a", nodes[0].address, nodes[1].address)
-            self.shoal.refused((*run, nodes[2].address), 1, "no node holds units 0-3 of experts 0-63")
+            self.shoal.refused((*run, nodes[2].address), 1, "no node holds units 0-3 of experts 0-31")
         self.shoal.refused((*run, "nonsense"), 2, "--nodes", "HOST:PORT")
         self.shoal.refused((*run, "192.0.2.1:7071"), 2, "--insecure")
         self.shoal.refused(("run", self.container, "--ids", PROMPT, "--pool-alone"), 2, "--nodes")
