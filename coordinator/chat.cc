@@ -9,15 +9,15 @@
 namespace shoal {
 
 absl::StatusOr<Chat> Chat::Make(Model& model, std::optional<std::string> system) {
-  SHOAL_ASSIGN_OR_RETURN(ChatTemplate chat_template, ChatTemplate::Make(model.tokenizer()));
+  SHOAL_ASSIGN_OR_RETURN(const ChatTemplate chat_template, ChatTemplate::Make(model.tokenizer()));
   SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, model.NewSession());
-  return Chat(model, std::move(chat_template), std::move(session), std::move(system));
+  return Chat(model, chat_template, std::move(session), std::move(system));
 }
 
-Chat::Chat(const Model& model, ChatTemplate chat_template, std::unique_ptr<Session> session,
+Chat::Chat(const Model& model, const ChatTemplate& chat_template, std::unique_ptr<Session> session,
            std::optional<std::string> system)
     : model_(&model),
-      template_(std::move(chat_template)),
+      template_(chat_template),
       session_(std::move(session)),
       system_(std::move(system)) {}
 

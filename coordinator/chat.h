@@ -42,7 +42,7 @@ class Chat {
   const Session& session() const { return *session_; }
 
  private:
-  Chat(const Model& model, ChatTemplate chat_template, std::unique_ptr<Session> session,
+  Chat(const Model& model, const ChatTemplate& chat_template, std::unique_ptr<Session> session,
        std::optional<std::string> system);
   std::vector<int32_t> Turn(const std::string& message) const;
 

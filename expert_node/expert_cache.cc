@@ -108,7 +108,7 @@ absl::StatusOr<size_t> ExpertCache::WaitForTurn(RecordKey key, const std::stop_t
 
 absl::StatusOr<ExpertCache::Loaded> ExpertCache::PinOrLoad(
     RecordKey key, absl::FunctionRef<absl::Status(std::span<std::byte>)> load,
-    std::stop_token stop) {
+    const std::stop_token& stop) {
   // Takes the mutex, so that a request cannot slip in between a waiter's look and its wait.
   const std::stop_callback wake(stop, [this] {
     MutexLock lock(&mutex_);

@@ -81,7 +81,7 @@ class ExpertCache {
   //   and `load`'s errors; the slot is free again, and others who waited load for themselves
   absl::StatusOr<Loaded> PinOrLoad(RecordKey key,
                                    absl::FunctionRef<absl::Status(std::span<std::byte>)> load,
-                                   std::stop_token stop);
+                                   const std::stop_token& stop);
 
   int64_t num_slots() const { return static_cast<int64_t>(num_slots_); }
   uint64_t size_bytes() const { return arena_.size_bytes(); }

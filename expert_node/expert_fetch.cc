@@ -60,25 +60,32 @@ void ExpertFetch::FetchOne(size_t index) {
                                 reads);
       },
       give_up_.get_token());
-  const bool ok = loaded.ok();
-  if (!ok) {
-    {
-      // Before anyone gives up because of it, so that the first error is the one reported. Moved:
-      // the packaged Abseil counts references where the thread sanitizer cannot see it.
-      MutexLock lock(&mutex_);
-      status_.Update(std::move(loaded).status());
-    }
-    GiveUp();
+  if (!loaded.ok()) {
+    // Moved: the packaged Abseil counts references where the thread sanitizer cannot see it.
+    Fail(std::move(loaded).status(), reads);
+    return;
   }
   MutexLock lock(&mutex_);
+  ++(loaded->was_loaded ? counts_.misses : counts_.hits);
+  ready_.push_back({index, std::move(loaded->pin)});
+  Finish(reads);
+}
+
+void ExpertFetch::Fail(absl::Status status, const ReadCounts& reads) {
+  {
+    // Before anyone gives up because of it, so that the first error is the one reported.
+    MutexLock lock(&mutex_);
+    status_.Update(std::move(status));
+  }
+  GiveUp();
+  MutexLock lock(&mutex_);
+  counts_.misses += reads.reads > 0 ? 1 : 0;
+  Finish(reads);
+}
+
+void ExpertFetch::Finish(const ReadCounts& reads) {
   counts_.reads.reads += reads.reads;
   counts_.reads.bytes += reads.bytes;
-  if (!ok) {
-    counts_.misses += reads.reads > 0 ? 1 : 0;
-  } else {
-    ++(loaded->was_loaded ? counts_.misses : counts_.hits);
-    ready_.push_back({index, std::move(loaded->pin)});
-  }
   --pending_;
   changed_.NotifyAll();
 }

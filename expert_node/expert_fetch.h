@@ -58,6 +58,9 @@ class ExpertFetch {
 
  private:
   void FetchOne(size_t index);
+  void Fail(absl::Status status, const ReadCounts& reads);
+  // The last of FetchOne, whichever way it went.
+  void Finish(const ReadCounts& reads) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After `stop` or an error: reads that have not begun are not worth beginning. Wakes who waits.
   void GiveUp();
 

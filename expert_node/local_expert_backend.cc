@@ -123,6 +123,7 @@ absl::Status LocalExpertBackend::Impl::Run(const Batch& batch, const std::vector
               [](const auto& a, const auto& b) { return a.index < b.index; });
     const absl::Time before_compute = clock.Now();
     std::vector<ExpertWork> work;
+    work.reserve(ready.size());
     for (const ExpertFetch::Ready& record : ready) {
       const Share& share = shares[record.index];
       const SliceSource& source = stores[share.record.slice]->source();
@@ -210,7 +211,7 @@ absl::Status LocalExpertBackend::Execute(const Batch& batch, std::span<const Exp
   cost.layer = batch.layer;
   ExpertFetch fetch(*impl_->cache, impl_->stores, impl_->io);
   fetch.Start(std::move(records), std::move(stop));
-  const absl::Status status = impl_->Run(batch, shares, fetch, grouped, cost, out);
+  absl::Status status = impl_->Run(batch, shares, fetch, grouped, cost, out);
   impl_->Add(cost, fetch.counts());
   return status;
 }

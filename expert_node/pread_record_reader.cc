@@ -159,7 +159,7 @@ absl::Status PreadRecordReader::Read(int64_t layer, uint64_t offset_bytes, std::
         absl::StrCat("read ", bank.path, ": offset ", offset_bytes, ", length ", out.size(),
                      " and the buffer must be aligned to ", kRecordAlignment));
   }
-  const absl::Status status = impl_->ReadAll(bank, offset_bytes, out, counts);
+  absl::Status status = impl_->ReadAll(bank, offset_bytes, out, counts);
   if (!bank.direct) {
     DropPageCache(bank.fd, offset_bytes, out.size());
   }

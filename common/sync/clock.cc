@@ -16,8 +16,8 @@ class RealClock final : public Clock {
 }  // namespace
 
 const Clock& Clock::Real() {
-  static const RealClock kClock;
-  return kClock;
+  static const RealClock real;
+  return real;
 }
 
 }  // namespace shoal

@@ -126,7 +126,7 @@ struct FlagSet::Impl {
 
   absl::Status Unexpected() const {
     const std::vector<std::string> words = app.remaining();
-    const std::string first = words.front();
+    const std::string& first = words.front();
     if (first == "--" && words.size() > 1) {
       return Usage(absl::StrCat("unexpected argument '", words[1],
                                 "': what follows -- is text; put flags before --"));
@@ -264,11 +264,11 @@ void FlagSet::Ids(const std::string& flag, std::optional<std::vector<int32_t>>* 
                   const std::string& help) {
   impl_->Add(flag, "N,N,...", help, [value](const std::string& text) {
     absl::StatusOr<std::vector<int32_t>> parsed = ParseIds(text);
-    const absl::Status status = parsed.status();
-    if (parsed.ok()) {
-      *value = *std::move(parsed);
+    if (!parsed.ok()) {
+      return parsed.status();
     }
-    return status;
+    *value = *std::move(parsed);
+    return absl::OkStatus();
   });
 }
 

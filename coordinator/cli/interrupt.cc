@@ -52,14 +52,14 @@ struct Interrupt::Impl {
         return;
       }
       if (pending) {
-        std::stop_source current;
-        {
-          MutexLock lock(&mutex);
-          current = source;
-        }
-        current.request_stop();
+        Source().request_stop();
       }
     }
+  }
+
+  std::stop_source Source() {
+    MutexLock lock(&mutex);
+    return source;
   }
 
   UniqueFd event;

@@ -20,7 +20,7 @@ constexpr size_t kMaxLineBytes = size_t{1} << 20;
 
 }  // namespace
 
-absl::StatusOr<std::optional<std::string>> LineReader::Next(std::stop_token stop) {
+absl::StatusOr<std::optional<std::string>> LineReader::Next(const std::stop_token& stop) {
   size_t newline = buffer_.find('\n');
   while (newline == std::string::npos) {
     if (buffer_.size() > kMaxLineBytes) {
@@ -40,7 +40,7 @@ absl::StatusOr<std::optional<std::string>> LineReader::Next(std::stop_token stop
   return line;
 }
 
-absl::StatusOr<bool> LineReader::Fill(std::stop_token stop) {
+absl::StatusOr<bool> LineReader::Fill(const std::stop_token& stop) {
   const UniqueFd wake(::eventfd(0, EFD_CLOEXEC));
   if (wake.get() < 0) {
     return ErrnoToStatus(errno, "create an event descriptor");

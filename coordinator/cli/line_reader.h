@@ -18,11 +18,11 @@ class LineReader {
 
   // The next line without its newline; nothing at the end of the input. CANCELLED where `stop` came
   // while waiting; RESOURCE_EXHAUSTED for a line of more than 1 MiB.
-  absl::StatusOr<std::optional<std::string>> Next(std::stop_token stop);
+  absl::StatusOr<std::optional<std::string>> Next(const std::stop_token& stop);
 
  private:
   // False at the end of the input.
-  absl::StatusOr<bool> Fill(std::stop_token stop);
+  absl::StatusOr<bool> Fill(const std::stop_token& stop);
 
   int fd_;
   std::string buffer_;

@@ -8,12 +8,12 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "common/io/byte_size.h"
 #include "common/io/file.h"
 #include "common/io/unique_fd.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "common/tokenizer/utf8.h"
-#include "common/io/byte_size.h"
 
 namespace shoal {
 namespace {
