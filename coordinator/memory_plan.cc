@@ -26,6 +26,8 @@ constexpr absl::string_view kBelowFloorMark = "shoal/below_floor";
 // room for what differs from system to system.
 constexpr uint64_t kProgramBytes = 16 * kMiB;
 constexpr uint64_t kThreadBytes = 256 * 1024;
+// gRPC with its threads and buffers, measured and rounded up.
+constexpr uint64_t kPoolProgramBytes = 16 * kMiB;
 
 // Rank tables in memory for each byte of the rank file on disk, measured and rounded up.
 constexpr uint64_t kTokenizerBytesPerFileByte = 8;
@@ -59,6 +61,22 @@ uint64_t Plus(uint64_t a, uint64_t b) {
 uint64_t SessionScratch(const Manifest& manifest, const PlanOptions& options, int64_t rows) {
   return Times(Workspace::Bytes(manifest.config, rows),
                static_cast<uint64_t>(options.num_sessions));
+}
+
+// For each node and session the rows and ids of a chunk and its sums, as message and as bytes on
+// their way.
+uint64_t PoolMessages(const Manifest& manifest, const PlanOptions& options, int64_t rows) {
+  const uint64_t row_bytes =
+      static_cast<uint64_t>(manifest.config.hidden_size) * (sizeof(float) + sizeof(int64_t)) +
+      static_cast<uint64_t>(manifest.config.moe.num_experts_per_token) * 2 * sizeof(int64_t);
+  const uint64_t messages = Times(Times(2 * row_bytes, static_cast<uint64_t>(rows)),
+                                  static_cast<uint64_t>(options.num_nodes));
+  return Times(messages, static_cast<uint64_t>(options.num_sessions));
+}
+
+// Everything that grows with the rows of a chunk.
+uint64_t ChunkBytes(const Manifest& manifest, const PlanOptions& options, int64_t rows) {
+  return Plus(SessionScratch(manifest, options, rows), PoolMessages(manifest, options, rows));
 }
 
 int64_t FloorChunk(const Manifest& manifest, const PlanOptions& options) {
@@ -109,6 +127,12 @@ std::vector<MemoryPart> FloorParts(const Manifest& manifest, const PlanOptions& 
   parts.push_back(
       {"scratch", scratch,
        absl::StrCat("prefill in chunks of ", CountOf(plan.prefill_chunk_tokens, "token"))});
+  if (options.num_nodes > 0) {
+    parts.push_back(
+        {"pool",
+         Plus(kPoolProgramBytes, PoolMessages(manifest, options, plan.prefill_chunk_tokens)),
+         absl::StrCat("messages of ", CountOf(options.num_nodes, "node"))});
+  }
   parts.push_back({"expert_cache", static_cast<uint64_t>(min_records) * plan.record_bytes,
                    CountOf(min_records, "record")});
   return parts;
@@ -132,12 +156,12 @@ uint64_t Recommend(const MemoryPlan& plan) {
 // Spends what the budget leaves above the floor: first a larger prefill chunk, then cache slots.
 void SpendBudget(const Manifest& manifest, const PlanOptions& options, MemoryPlan& plan) {
   uint64_t rest = plan.budget_bytes - std::min(plan.budget_bytes, plan.floor_bytes);
-  const uint64_t floor_scratch = SessionScratch(manifest, options, plan.prefill_chunk_tokens);
+  const uint64_t floor_bytes = ChunkBytes(manifest, options, plan.prefill_chunk_tokens);
   for (const int64_t rows : kChunkTokens) {
     if (rows <= plan.prefill_chunk_tokens) {
       break;
     }
-    const uint64_t extra = SessionScratch(manifest, options, rows) - floor_scratch;
+    const uint64_t extra = ChunkBytes(manifest, options, rows) - floor_bytes;
     if (extra <= rest / kScratchShare) {
       plan.prefill_chunk_tokens = rows;
       rest -= extra;

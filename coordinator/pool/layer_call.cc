@@ -11,6 +11,7 @@
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "common/sync/mutex.h"
+#include "expert_node/service/grpc_status.h"
 #include "expert_node/service/slice_message.h"
 #include "shoal/v1/expert_node.pb.h"
 
@@ -264,12 +265,8 @@ absl::Status LayerCall::OnReply(Part& part, Reply reply) {
   RemoteNode& node = *pool_.nodes[part.holder];
   if (reply.ok() && (*reply)->has_error()) {
     const v1::Error& error = (*reply)->error();
-    part.failure = absl::Status(static_cast<absl::StatusCode>(error.code()),
-                                absl::StrCat("node ", node.name(), ": ", error.message()));
-    if (part.failure.ok()) {
-      part.failure =
-          absl::InternalError(absl::StrCat("node ", node.name(), " failed without a code"));
-    }
+    part.failure =
+        Annotate(ErrorFromWire(error.code(), error.message()), absl::StrCat("node ", node.name()));
   } else if (reply.ok() && static_cast<size_t>((*reply)->sums_size()) != batch_.rows.size()) {
     part.failure =
         absl::InternalError(absl::StrCat("node ", node.name(), " sent ", (*reply)->sums_size(),
@@ -328,6 +325,12 @@ absl::Status LayerCall::LookForHolder(Part& part, absl::Time now) {
                                  [&](size_t cell) { return ChooseHolder(cell, part).has_value(); });
   if (found) {
     return Distribute(part.cells, part);
+  }
+  for (const Part* above = part.above; above != nullptr; above = above->above) {
+    if (above->outstanding) {
+      // Late, and its stand-in failed; but it may answer yet.
+      return absl::OkStatus();
+    }
   }
   for (const Part* above = part.above; above != nullptr; above = above->above) {
     if (!above->failure.ok()) {

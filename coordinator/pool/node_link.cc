@@ -9,7 +9,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "common/status/status_util.h"
 #include "common/sync/mutex.h"
+#include "expert_node/service/grpc_status.h"
 #include "shoal/v1/expert_node.grpc.pb.h"
 
 namespace shoal {
@@ -31,6 +33,17 @@ std::shared_ptr<grpc::Channel> MakeChannel(const NodeLink::Options& options) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
 }
+
+// Rows and sums of a request, which are nearly all of its bytes and its reply's.
+uint64_t TransferBytes(const v1::LayerRequest& request) {
+  return static_cast<uint64_t>(request.rows_size()) * (sizeof(float) + sizeof(int64_t));
+}
+
+// A request on its way. Nobody waits for the reply where `on_reply` is empty.
+struct Pending {
+  NodeLink::OnReply on_reply;
+  uint64_t bytes = 0;
+};
 
 }  // namespace
 
@@ -58,7 +71,7 @@ struct NodeLink::Core {
   bool stream_exists ABSL_GUARDED_BY(mutex) = false;
   bool closing ABSL_GUARDED_BY(mutex) = false;
   View view ABSL_GUARDED_BY(mutex);
-  absl::flat_hash_map<uint64_t, OnReply> pending ABSL_GUARDED_BY(mutex);
+  absl::flat_hash_map<uint64_t, Pending> pending ABSL_GUARDED_BY(mutex);
 };
 
 // Deletes itself when gRPC has ended it.
@@ -116,18 +129,22 @@ class NodeLink::Stream final
     const absl::Status error =
         status.ok()
             ? absl::UnavailableError(absl::StrCat(core->address, ": the node ended the stream"))
-            : absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                           absl::StrCat(core->address, ": ", status.error_message()));
-    absl::flat_hash_map<uint64_t, OnReply> pending;
+            : Annotate(FromGrpcStatus(status), core->address);
+    absl::flat_hash_map<uint64_t, Pending> pending;
     {
       MutexLock lock(&core->mutex);
       core->view.open = false;
       core->view.last_error = error;
+      core->view.bytes_in_flight = 0;
       pending.swap(core->pending);
     }
-    for (auto& [id, on_reply] : pending) {
-      // A node ends a stream with INVALID_ARGUMENT when it cannot read a message: no use to repeat.
-      on_reply(absl::IsInvalidArgument(error) ? error : absl::UnavailableError(error.message()));
+    for (auto& [id, request] : pending) {
+      if (request.on_reply) {
+        // A node ends a stream with INVALID_ARGUMENT when it cannot read a message: no use to
+        // repeat it.
+        request.on_reply(absl::IsInvalidArgument(error) ? error
+                                                        : absl::UnavailableError(error.message()));
+      }
     }
     core->on_change();
     delete this;
@@ -153,7 +170,8 @@ class NodeLink::Stream final
       } else if (reply_.has_layer()) {
         const auto it = core_->pending.find(reply_.layer().id());
         if (it != core_->pending.end()) {
-          on_reply = std::move(it->second);
+          on_reply = std::move(it->second.on_reply);
+          core_->view.bytes_in_flight -= it->second.bytes;
           core_->pending.erase(it);
         }
       }
@@ -216,14 +234,18 @@ bool NodeLink::Send(std::shared_ptr<const v1::ExecuteRequest> request, OnReply o
   if (core_->stream == nullptr || !core_->view.open) {
     return false;
   }
-  core_->pending.emplace(request->layer().id(), std::move(on_reply));
+  const uint64_t bytes = TransferBytes(request->layer());
+  core_->pending.emplace(request->layer().id(), Pending{std::move(on_reply), bytes});
+  core_->view.bytes_in_flight += bytes;
   core_->stream->Write(std::move(request));
   return true;
 }
 
 void NodeLink::Forget(uint64_t id) {
   MutexLock lock(&core_->mutex);
-  core_->pending.erase(id);
+  if (const auto it = core_->pending.find(id); it != core_->pending.end()) {
+    it->second.on_reply = nullptr;
+  }
 }
 
 void NodeLink::Ping() {

@@ -52,7 +52,8 @@ class NodeLink {
     bool under_way = false;  // begun: open, or not welcomed yet
     // Of the last stream that ended, or OK. Its code is the node's where it refused the greeting.
     absl::Status last_error;
-    absl::Time last_heard;  // when the last message of this stream came, or it began
+    absl::Time last_heard;         // when the last message of this stream came, or it began
+    uint64_t bytes_in_flight = 0;  // of requests that are not answered, and of their replies
     std::shared_ptr<const v1::DescribeReply> node;  // of the last welcome; null before the first
   };
   View view() const;

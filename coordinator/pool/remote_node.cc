@@ -11,8 +11,10 @@
 namespace shoal {
 namespace {
 
-// A node that answers no ping for so long is taken for dead.
+// A node that answers no ping for so long is taken for dead. Nothing else arrives while a large
+// message does: that may take as long as on a slow wireless link.
 constexpr absl::Duration kSilence = absl::Seconds(3);
+constexpr double kSlowestBytesPerSecond = 1e6;
 constexpr absl::Duration kHeartbeat = absl::Seconds(1);
 
 absl::StatusOr<std::vector<ExpertSlice>> SlicesOf(const v1::DescribeReply& node,
@@ -82,7 +84,8 @@ void RemoteNode::Tend() {
   const absl::Duration silence = clock_.Now() - view.last_heard;
   if (!view.under_way) {
     link_->Open();
-  } else if (silence > kSilence) {
+  } else if (silence > kSilence + absl::Seconds(static_cast<double>(view.bytes_in_flight) /
+                                                kSlowestBytesPerSecond)) {
     link_->Break();
   } else if (view.open && silence >= kHeartbeat / 2) {
     link_->Ping();

@@ -123,6 +123,17 @@ class Pools:
             hurt_node = next(node for node in result["nodes"] if node["address"] == nodes[0].address)
             check(hurt_node["requests"] > 0 and hurt_node["losses"] + hurt_node["hedges"] > 0, f"{label}: in the middle of the answer", str(hurt_node))
 
+    def budget(self):
+        """Three nodes and the smallest budget there is: the system's own count of peak memory stays below it."""
+        with nodes_of(self.node, [self.container] * 3) as nodes:
+            refused = self.shoal.run("run", self.container, *GENERATE, "--nodes", addresses(nodes), "--budget", "1MiB")
+            check(refused.status == 3 and "pool" in refused.error, "a budget below the floor is refused with the part of the pool", refused.error)
+            floor = int(refused.error.split("Raise --budget to at least ")[1].split()[0])
+            long_prompt = ",".join(str(i * 37 % 3840) for i in range(1500))
+            result = self.shoal.ok("run", self.container, "--ids", long_prompt, "--max-tokens", 8, "--ignore-eos", "--json", "--nodes", addresses(nodes),
+                                   "--budget", floor).json
+            check(0 < result["peak_rss_bytes"] <= floor, f"peak of {result['peak_rss_bytes']} bytes is within the floor of {floor}")
+
     def rejoin(self):
         """Without a copy the answer waits for the node and goes on."""
         directories = shard(self.shoal, self.container, self.work, "rejoin", [member("a", [piece((0, 4))]), member("b", [piece((4, 8))])])
@@ -163,6 +174,7 @@ def main():
         pools.deaths("a node is killed", lambda node: node.signal(signal.SIGKILL), "--allow-drill", "--drill-delay-ms", 5)
         pools.deaths("a node is stopped", lambda node: node.signal(signal.SIGSTOP), "--allow-drill", "--drill-delay-ms", 5)
         pools.deaths("a node drains", lambda node: node.signal(signal.SIGTERM), "--allow-drill", "--drill-delay-ms", 5)
+        pools.budget()
         pools.rejoin()
         pools.refusals()
     finish()
