@@ -16,10 +16,6 @@ namespace {
 // Slots for what is not a layer: a client that asks and never reads answers is read no further.
 constexpr int kControlSlots = 4;
 
-// The most rows that are computed on the thread that read them: a token, and some in a batch. Handing
-// a request over to another thread costs as much as a tenth of the round trip on loopback and more.
-constexpr int64_t kFewRows = 4;
-
 // What a layer has cost so far, over all calls.
 ExpertLayerStats StatsOf(const ExpertBackend& backend, int64_t layer) {
   for (const ExpertLayerStats& stats : backend.Stats()) {
@@ -145,7 +141,8 @@ absl::Status ExecuteStream::AcceptLayer(Slot* slot) {
     ++layers_;
     ++running_;
     here = running_ == 1 &&
-           layer.expert_ids_size() <= kFewRows * context_.rules.experts_per_row() &&
+           layer.expert_ids_size() <=
+               context_.max_rows_on_reader * context_.rules.experts_per_row() &&
            context_.work.TryBeginHere();
     if (!here) {
       context_.work.Submit(this, [this, slot] {

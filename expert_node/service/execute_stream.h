@@ -41,6 +41,7 @@ struct ExecuteContext {
   // answered and cancellations heard meanwhile.
   WorkQueue& work;
   int max_queued_layers = 0;
+  int max_rows_on_reader = 0;
   std::function<void(v1::DescribeReply*)> describe;
   std::function<void(ExecuteStream*)> on_done;  // last; the stream is gone after it
 };

@@ -87,6 +87,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
                  clock,
                  work_,
                  options_.max_queued_layers,
+                 options_.max_rows_on_reader,
                  [this](v1::DescribeReply* reply) { FillDescription(reply); },
                  [this](ExecuteStream* stream) { Remove(stream); }} {}
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -133,6 +134,7 @@ class TestNode {
     options.name = name_;
     options.directory = container_.directory();
     options.max_rows = 4;  // so that batches are cut
+    options.max_rows_on_reader = 0;
     auto service = NodeService::Create(*backend_, model_, MakeTerms(container_.manifest()), *units_,
                                        options, Clock::Real());
     EXPECT_THAT(service, testing::IsOk());
@@ -322,6 +324,26 @@ TEST_F(PoolBackendTest, ACopyIsAskedWhenANodeIsLate) {
   EXPECT_GE(StatusOf(0).hedges, 1);
   nodes_[0]->backend().Block(false);
   ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, ALateReplyCountsInsteadOfStandInsThatAreHalfDone) {
+  AddNode("a", {kWhole});
+  AddNode("b", {Units(0, 2)});
+  AddNode("c", {Units(2, 3)});
+  options_.members[0].computes = {kWhole};
+  Connect();
+  ExpectTheSameBits();
+  nodes_[0]->backend().Block(true);
+  nodes_[2]->backend().Block(true);
+  std::thread releaser([this] {
+    while (StatusOf(1).requests == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    nodes_[0]->backend().Block(false);
+  });
+  ExpectTheSameBits();
+  releaser.join();
+  nodes_[2]->backend().Block(false);
 }
 
 TEST_F(PoolBackendTest, ACopyStandsInForADamagedRecord) {
