@@ -23,8 +23,9 @@ GENERATE = ("--ids", PROMPT, "--max-tokens", TOKENS, "--ignore-eos", "--json")
 class Node:
     """A shoal-node process that is ready."""
 
-    def __init__(self, program, directory, *args, listen="127.0.0.1:0"):
-        self.process = subprocess.Popen([program, directory, "--listen", listen, "--no-measure", "--json", *map(str, args)],
+    def __init__(self, program, directory, *args, listen="127.0.0.1:0", measure=False):
+        measuring = [] if measure else ["--no-measure"]
+        self.process = subprocess.Popen([program, directory, "--listen", listen, *measuring, "--json", *map(str, args)],
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         line = self.process.stdout.readline()
         if not line:
