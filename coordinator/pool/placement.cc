@@ -219,19 +219,20 @@ void Forecast(const Layout& layout, std::span<const NodeRates> nodes, const Ring
   const PoolForecast& forecast = layout.forecast();
   proposal.layer_seconds = forecast.LayerSeconds(ring.nodes, ring.ranges);
   proposal.tokens_per_second = forecast.TokensPerSecond(proposal.layer_seconds);
+  double& worst = proposal.tokens_per_second_after_worst_death;
   for (size_t i = 0; i < proposal.nodes.size(); ++i) {
     PlacedNode& node = proposal.nodes[i];
     if (with_copies) {
       node.stand_in = ring.HolderOf(i);
       node.tokens_per_second_after_death =
           forecast.TokensPerSecond(LayerSecondsAfterDeath(layout, ring, i));
+      worst = i == 0 ? node.tokens_per_second_after_death
+                     : std::min(worst, node.tokens_per_second_after_death);
     }
     node.tokens_per_second_without = WithoutNode(layout, nodes, node.node);
     // More than rounding.
     node.slows_the_pool = node.tokens_per_second_without > proposal.tokens_per_second * (1 + 1e-9);
   }
-  proposal.tokens_per_second_after_worst_death =
-      with_copies ? forecast.TokensPerSecond(WorstDeath(layout, ring)) : 0;
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ absl::string_view PlacementName(Placement placement);  // "units", "experts"
 
 struct PlacementOptions {
   int64_t copies = 1;  // 2: every range is stored by two nodes
-  ForecastOptions forecast;
+  ForecastOptions forecast = {};
 };
 
 // A node of a proposal and what is predicted about it.

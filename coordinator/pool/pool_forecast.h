@@ -28,8 +28,8 @@ struct NodeRates {
 };
 
 struct ForecastOptions {
-  double hit_rate = 0;        // share of expert records found in memory, [0, 1], on every node
-  absl::Duration trunk_time;  // of the coordinator, for each token; zero: not counted
+  double hit_rate = 0;             // share of expert records found in memory, [0, 1], on every node
+  absl::Duration trunk_time = {};  // of the coordinator, for each token; zero: not counted
 };
 
 // What one layer of one token costs one node, in seconds; means where experts are dealt out whole.
