@@ -169,9 +169,11 @@ Json ProposalJson(const PlacementReport& report, const PoolProposal& proposal) {
 }  // namespace
 
 std::string FormatPlacement(const PlacementReport& report) {
-  std::string text = absl::StrCat(Headline(report), "\n", Table(report.proposals.best), "\n");
+  std::string text = absl::StrCat(Headline(report), "\n", Table(report.proposals.best));
+  absl::string_view before = "\n";
   for (const std::string& warning : Warnings(report)) {
-    absl::StrAppend(&text, "- ", warning, "\n");
+    absl::StrAppend(&text, before, "- ", warning, "\n");
+    before = "";
   }
   return text;
 }
