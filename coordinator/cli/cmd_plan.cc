@@ -6,6 +6,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/container_size.h"
 #include "coordinator/cli/model_flags.h"
+#include "coordinator/cli/plan_pool.h"
 
 namespace shoal {
 namespace {
@@ -13,23 +14,38 @@ namespace {
 class PlanCommand final : public Command {
  public:
   std::string name() const override { return "plan"; }
-  std::string summary() const override { return "Say what running a model costs in memory"; }
+  std::string summary() const override {
+    return "Say what running a model costs in memory, or plan a pool";
+  }
   std::string examples() const override {
     return "  shoal plan ~/models/kimi-linear\n"
            "  shoal plan ~/models/kimi-linear --ctx 32768 --budget 24GiB\n"
-           "Nothing is loaded. Exit code 3 where the model does not fit: the budget\n"
+           "  shoal plan ~/models/kimi-linear --nodes 127.0.0.1:7101,127.0.0.1:7102 --copies 2\n"
+           "  shoal plan ~/models/kimi-linear --nodes spec.json --explain --out pool.json\n"
+           "Nothing is loaded or copied. Exit code 3 where the model does not fit: the budget\n"
            "given, or without one the memory that is free, is below the floor.";
   }
 
   void AddFlags(FlagSet& flags) override {
     flags_.AddDirectory(flags);
     flags_.AddPlanOptions(flags);
+    pool_.Add(flags);
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
+    SHOAL_RETURN_IF_ERROR(pool_.Check());
+    if (pool_.nodes && (flags_.budget_bytes || flags_.context_tokens || flags_.num_threads)) {
+      return UsageError(
+          "--ctx, --budget and --threads are about the memory of this machine; leave them out "
+          "to plan a pool with --nodes");
+    }
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Container> container,
                            Container::Open(flags_.directory));
     const Manifest& manifest = container->manifest();
+    if (pool_.nodes) {
+      SHOAL_RETURN_IF_ERROR(pool_.Run(manifest, console));
+      return ExitCode::kOk;
+    }
     SHOAL_ASSIGN_OR_RETURN(const MemoryPlan plan,
                            PlanFor(flags_, kDefaultContextTokens, manifest, console));
     if (console.json()) {
@@ -80,6 +96,7 @@ class PlanCommand final : public Command {
   }
 
   ModelFlags flags_;
+  PlanPoolFlags pool_;
 };
 
 }  // namespace

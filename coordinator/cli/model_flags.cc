@@ -67,6 +67,12 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_
   SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, Model::Open(flags.directory, options));
   const EffectiveMode mode = model->mode();
   CutContext(flags, default_context, model->config().max_position_embeddings, console);
+  for (const PoolNodeStatus& node : mode.nodes) {
+    if (node.state == NodeState::kLost) {
+      console.Note(absl::StrCat("shoal: node ", node.name, " does not answer, others stand in: ",
+                                node.last_error));
+    }
+  }
   if (flags.verbose) {
     console.NoteRaw(FormatMode(mode));
   } else if (!mode.expert_io.direct && !mode.expert_io.why_not_direct.empty()) {

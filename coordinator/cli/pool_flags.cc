@@ -13,6 +13,29 @@
 
 namespace shoal {
 
+absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::string_view what,
+                                bool insecure, Console& console) {
+  bool beyond = false;
+  for (std::string& text : addresses) {
+    const absl::StatusOr<NetAddress> address = ParseNetAddress(text);
+    if (!address.ok()) {
+      return UsageError(absl::StrCat(what, ": ", address.status().message()));
+    }
+    text = address->ToString();
+    beyond = beyond || !IsLoopback(*address);
+  }
+  if (beyond && !insecure) {
+    return UsageError(absl::StrCat(
+        what,
+        " names a machine beyond this one, and connections are not encrypted yet: in a network "
+        "that you trust, say --insecure"));
+  }
+  if (beyond) {
+    console.Note("shoal: connections to the nodes are neither encrypted nor authenticated");
+  }
+  return absl::OkStatus();
+}
+
 void PoolFlags::Add(FlagSet& flags) {
   flags.Heading("Pool");
   flags.Text("--nodes", "ADDRESS,...|FILE", &nodes,
@@ -36,6 +59,11 @@ absl::StatusOr<std::optional<PoolOptions>> PoolFlags::Options(Console& console) 
   PoolOptions options;
   options.node_wait = absl::Seconds(node_wait_seconds);
   const bool is_file = std::filesystem::exists(*nodes);
+  if (!is_file && nodes->find(':') == std::string::npos) {
+    return UsageError(absl::StrCat("--nodes: there is no file ", *nodes,
+                                   ", and it is not a list of addresses like "
+                                   "127.0.0.1:7101,127.0.0.1:7102"));
+  }
   if (is_file) {
     SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, ReadPlan(*nodes));
     options.epoch = plan.epoch;
@@ -48,23 +76,14 @@ absl::StatusOr<std::optional<PoolOptions>> PoolFlags::Options(Console& console) 
       options.members.push_back({"", std::string(text)});
     }
   }
-  bool beyond = false;
-  for (PoolMember& member : options.members) {
-    const absl::StatusOr<NetAddress> address = ParseNetAddress(member.address);
-    if (!address.ok()) {
-      return UsageError(absl::StrCat("--nodes: ", is_file ? absl::StrCat(*nodes, ": ") : "",
-                                     address.status().message()));
-    }
-    member.address = address->ToString();
-    beyond = beyond || !IsLoopback(*address);
+  std::vector<std::string> addresses;
+  for (const PoolMember& member : options.members) {
+    addresses.push_back(member.address);
   }
-  if (beyond && !insecure) {
-    return UsageError(
-        "--nodes names a machine beyond this one, and connections are not encrypted yet: in a "
-        "network that you trust, say --insecure");
-  }
-  if (beyond) {
-    console.Note("shoal: connections to the nodes are neither encrypted nor authenticated");
+  const std::string what = is_file ? absl::StrCat("--nodes: ", *nodes) : "--nodes";
+  SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, what, insecure, console));
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    options.members[i].address = addresses[i];
   }
   return options;
 }

@@ -5,12 +5,21 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/pool/pool_backend.h"
 
 namespace shoal {
+
+// Checks addresses that are to be connected to, and rewrites each as NetAddress::ToString has it.
+// Usage errors, which begin with `what`, where one is none, or is beyond this machine without
+// `insecure`; with it, notes on `console` that connections are not protected.
+absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::string_view what,
+                                bool insecure, Console& console);
 
 struct PoolFlags {
   std::optional<std::string> nodes;
@@ -19,9 +28,8 @@ struct PoolFlags {
   bool insecure = false;
 
   void Add(FlagSet& flags);
-  // The pool that --nodes names; nothing without it. Usage errors where other flags need it, an
-  // address is none, or one beyond this machine is given without --insecure; and notes on `console`
-  // that connections are not protected.
+  // The pool that --nodes names; nothing without it. Usage errors where other flags need it, and
+  // those of CheckNodeAddresses.
   absl::StatusOr<std::optional<PoolOptions>> Options(Console& console) const;
 };
 

@@ -148,6 +148,9 @@ std::optional<size_t> LayerCall::ChooseHolder(size_t cell, const Part& above) co
     if (holder == pool_.nodes.size()) {
       return best_state == NodeState::kLive ? best : holder;
     }
+    if (pool_.nodes[holder]->max_rows() < batch_.num_rows) {
+      continue;  // it came back with less memory; the next call is cut for it
+    }
     const NodeState state = pool_.nodes[holder]->state();
     if (state != NodeState::kLost &&
         (!best || (state == NodeState::kLive && best_state != state))) {
@@ -281,12 +284,22 @@ absl::Status LayerCall::OnReply(Part& part, Reply reply) {
     cost_.expert_reads += cost.expert_reads();
     cost_.expert_bytes += cost.expert_bytes();
     part.reply = *std::move(reply);
+    first_loss_ = absl::InfiniteFuture();
     return absl::OkStatus();
   }
   if (const absl::Status& why = reply.ok() ? part.failure : reply.status(); IsOfTheBatch(why)) {
     return why;
   }
-  return part.below.empty() ? Distribute(part.cells, part) : absl::OkStatus();
+  if (!part.below.empty()) {
+    return absl::OkStatus();
+  }
+  first_loss_ = std::min(first_loss_, pool_.clock.Now());
+  if (pool_.clock.Now() - first_loss_ > pool_.node_wait) {
+    return absl::UnavailableError(
+        absl::StrCat("nothing but lost requests for ", absl::FormatDuration(pool_.node_wait), ": ",
+                     (reply.ok() ? part.failure : reply.status()).message()));
+  }
+  return Distribute(part.cells, part);
 }
 
 absl::Status LayerCall::CheckTimes() {

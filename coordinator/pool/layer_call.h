@@ -89,6 +89,9 @@ class LayerCall {
   std::vector<Part*> parts_;  // of the tree, without the root
   ExpertLayerStats cost_;
   absl::Duration local_time_;
+  // Of the requests that were lost since the last reply: a node that comes back only to fail at the
+  // same request again must not be asked for ever.
+  absl::Time first_loss_ = absl::InfiniteFuture();
 };
 
 }  // namespace shoal

@@ -23,8 +23,9 @@ GENERATE = ("--ids", PROMPT, "--max-tokens", TOKENS, "--ignore-eos", "--json")
 class Node:
     """A shoal-node process that is ready."""
 
-    def __init__(self, program, directory, *args, listen="127.0.0.1:0"):
-        self.process = subprocess.Popen([program, directory, "--listen", listen, "--no-measure", "--json", *map(str, args)],
+    def __init__(self, program, directory, *args, listen="127.0.0.1:0", measure=False):
+        measuring = [] if measure else ["--no-measure"]
+        self.process = subprocess.Popen([program, directory, "--listen", listen, *measuring, "--json", *map(str, args)],
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         line = self.process.stdout.readline()
         if not line:
@@ -161,7 +162,8 @@ class Pools:
             run = ("run", self.container, "--ids", PROMPT, "--pool-alone", "--nodes")
             self.shoal.refused((*run, addresses(nodes)), 1, "two nodes call themselves a", nodes[0].address, nodes[1].address)
             self.shoal.refused((*run, nodes[2].address), 1, "no node holds units 0-3 of experts 0-31")
-        self.shoal.refused((*run, "nonsense"), 2, "--nodes", "HOST:PORT")
+        self.shoal.refused((*run, "nonsense.json"), 2, "--nodes", "no file nonsense.json")
+        self.shoal.refused((*run, "host:"), 2, "--nodes", "HOST:PORT")
         self.shoal.refused((*run, "192.0.2.1:7071"), 2, "--insecure")
         self.shoal.refused(("run", self.container, "--ids", PROMPT, "--pool-alone"), 2, "--nodes")
 

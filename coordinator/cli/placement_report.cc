@@ -1,0 +1,234 @@
+#include "coordinator/cli/placement_report.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/container/bank_scan.h"
+#include "common/io/byte_size.h"
+
+namespace shoal {
+namespace {
+
+absl::string_view LimitName(const NodeTimes& times) {
+  if (times.network >= std::max(times.read, times.compute)) {
+    return "link";
+  }
+  return times.read >= times.compute ? "disk" : "kernel";
+}
+
+std::string RateText(double bytes_per_second) {
+  return absl::StrCat(FormatByteSize(static_cast<uint64_t>(bytes_per_second)), "/s");
+}
+
+double Milliseconds(double seconds) { return seconds * 1e3; }
+
+std::string AfterDeath(const PoolProposal& proposal, const PlacedNode& node) {
+  if (!node.stand_in) {
+    return "waits";
+  }
+  return absl::StrFormat("%.2f tokens/s on %s", node.tokens_per_second_after_death,
+                         proposal.plan.nodes[*node.stand_in].name);
+}
+
+std::string Headline(const PlacementReport& report) {
+  const PoolProposals& both = report.proposals;
+  std::string text = absl::StrFormat("%d nodes, placed by %s, %s: %.2f tokens/s predicted",
+                                     both.best.nodes.size(), PlacementName(both.best.placement),
+                                     report.options.copies > 1 ? "2 copies" : "1 copy",
+                                     both.best.tokens_per_second);
+  if (report.options.copies > 1) {
+    absl::StrAppendFormat(&text, ", %.2f after the worst single death",
+                          both.best.tokens_per_second_after_worst_death);
+  }
+  text += "\n";
+  if (both.other) {
+    absl::StrAppendFormat(&text, "By %s it would be %.2f tokens/s.\n",
+                          PlacementName(both.other->placement), both.other->tokens_per_second);
+  } else if (!both.why_no_other.ok()) {
+    absl::StrAppend(&text, "The other placement is not possible: ", both.why_no_other.message(),
+                    "\n");
+  }
+  return text;
+}
+
+std::string Table(const PoolProposal& proposal) {
+  size_t width = 4;
+  for (const PoolNode& node : proposal.plan.nodes) {
+    width = std::max(width, node.name.size());
+  }
+  std::string text = absl::StrFormat("%-*s  %-11s %7s %10s %11s  %-6s  %s\n", width, "node",
+                                     PlacementName(proposal.placement), "share", "stored",
+                                     "a layer", "limit", "after its death");
+  for (size_t i = 0; i < proposal.nodes.size(); ++i) {
+    const PlacedNode& node = proposal.nodes[i];
+    absl::StrAppendFormat(&text, "%-*s  %-11s %5.1f %% %10s %8.3f ms  %-6s  %s\n", width,
+                          proposal.plan.nodes[i].name, absl::StrCat(node.begin, "-", node.end - 1),
+                          node.share * 100, FormatByteSize(node.stored_bytes),
+                          Milliseconds(node.times.total()), LimitName(node.times),
+                          AfterDeath(proposal, node));
+  }
+  return text;
+}
+
+// In the words of a sentence each.
+std::vector<std::string> Warnings(const PlacementReport& report) {
+  const PoolProposal& proposal = report.proposals.best;
+  std::vector<std::string> warnings;
+  for (size_t i = 0; i < proposal.nodes.size(); ++i) {
+    if (proposal.nodes[i].slows_the_pool) {
+      warnings.push_back(absl::StrFormat("node %s makes the pool slower: %.2f tokens/s without it",
+                                         proposal.plan.nodes[i].name,
+                                         proposal.nodes[i].tokens_per_second_without));
+    }
+  }
+  for (const size_t node : proposal.left_out) {
+    warnings.push_back(absl::StrCat("node ", report.nodes[node].name,
+                                    " is left out: its share is less than one of the ",
+                                    PlacementName(proposal.placement)));
+  }
+  const bool no_link = std::any_of(report.nodes.begin(), report.nodes.end(), [](const auto& node) {
+    return node.link_bytes_per_second == 0;
+  });
+  if (no_link) {
+    warnings.push_back("the rate of links is not known and not counted, only round trips");
+  }
+  if (report.options.copies == 1) {
+    warnings.push_back(
+        "one copy: where a node dies an answer waits for it, unless `run` may read its part from "
+        "DIR; --copies 2 keeps a second copy");
+  }
+  return warnings;
+}
+
+std::string ExplainNodes(const PlacementReport& report) {
+  const PoolProposal& proposal = report.proposals.best;
+  std::string text;
+  for (size_t i = 0; i < proposal.nodes.size(); ++i) {
+    const PlacedNode& placed = proposal.nodes[i];
+    const NodeRates& rates = report.nodes[placed.node];
+    absl::StrAppendFormat(
+        &text, "  %s: reads %s, kernels %s, round trip %.3f ms, link %s\n    %.3f ms reading, ",
+        rates.name, RateText(rates.read_bytes_per_second), RateText(rates.compute_bytes_per_second),
+        absl::ToDoubleMilliseconds(rates.round_trip),
+        rates.link_bytes_per_second > 0 ? RateText(rates.link_bytes_per_second) : "unknown",
+        Milliseconds(placed.times.read));
+    absl::StrAppendFormat(&text, "%.3f ms computing, %.3f ms on the way\n",
+                          Milliseconds(placed.times.compute), Milliseconds(placed.times.network));
+  }
+  return text;
+}
+
+Json NodeJson(const PlacementReport& report, const PoolProposal& proposal, size_t i) {
+  const PlacedNode& node = proposal.nodes[i];
+  const NodeRates& rates = report.nodes[node.node];
+  Json json;
+  json["name"] = rates.name;
+  json["address"] = rates.address;
+  json[std::string(PlacementName(proposal.placement))] = {node.begin, node.end};
+  json["share"] = node.share;
+  json["stored_bytes"] = node.stored_bytes;
+  json["free_disk_bytes"] = rates.free_disk_bytes;
+  json["read_bytes_per_second"] = rates.read_bytes_per_second;
+  json["compute_bytes_per_second"] = rates.compute_bytes_per_second;
+  json["link_bytes_per_second"] =
+      rates.link_bytes_per_second > 0 ? Json(rates.link_bytes_per_second) : Json(nullptr);
+  json["round_trip_ms"] = absl::ToDoubleMilliseconds(rates.round_trip);
+  json["cache_bytes"] = rates.cache_bytes;
+  json["layer_seconds"] = node.times.total();
+  json["read_seconds"] = node.times.read;
+  json["compute_seconds"] = node.times.compute;
+  json["network_seconds"] = node.times.network;
+  json["limit"] = std::string(LimitName(node.times));
+  json["stand_in"] = node.stand_in ? Json(proposal.plan.nodes[*node.stand_in].name) : Json(nullptr);
+  json["tokens_per_second_after_death"] = node.tokens_per_second_after_death;
+  json["tokens_per_second_without"] = node.tokens_per_second_without;
+  json["slows_the_pool"] = node.slows_the_pool;
+  return json;
+}
+
+Json ProposalJson(const PlacementReport& report, const PoolProposal& proposal) {
+  Json json;
+  json["placement"] = std::string(PlacementName(proposal.placement));
+  json["layer_seconds"] = proposal.layer_seconds;
+  json["tokens_per_second"] = proposal.tokens_per_second;
+  json["tokens_per_second_after_worst_death"] = proposal.tokens_per_second_after_worst_death;
+  json["nodes"] = Json::array();
+  for (size_t i = 0; i < proposal.nodes.size(); ++i) {
+    json["nodes"].push_back(NodeJson(report, proposal, i));
+  }
+  json["left_out"] = Json::array();
+  for (const size_t node : proposal.left_out) {
+    json["left_out"].push_back(report.nodes[node].name);
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string FormatPlacement(const PlacementReport& report) {
+  std::string text = absl::StrCat(Headline(report), "\n", Table(report.proposals.best));
+  absl::string_view before = "\n";
+  for (const std::string& warning : Warnings(report)) {
+    absl::StrAppend(&text, before, "- ", warning, "\n");
+    before = "";
+  }
+  return text;
+}
+
+std::string ExplainPlacement(const PlacementReport& report) {
+  const Manifest& manifest = report.manifest;
+  const auto& moe = manifest.config.moe;
+  const ForecastOptions& options = report.options.forecast;
+  std::string text = absl::StrFormat(
+      "\nA token chooses %d of %d experts in each of %d layers. An expert has %d units, %s. "
+      "Request\n"
+      "and reply of a node have %d bytes together, a layer.\n",
+      moe.num_experts_per_token, moe.num_experts, manifest.banks.size(),
+      manifest.unit_layout.num_units, FormatByteSize(manifest.unit_layout.record_bytes),
+      PoolForecast(manifest, options).MessageBytes());
+  absl::StrAppend(
+      &text,
+      "Time of a node = the larger of bytes / disk rate and bytes / kernel rate, and "
+      "bytes / link\nrate, and a round trip. A layer takes as long as its slowest node");
+  absl::StrAppend(
+      &text,
+      report.proposals.best.placement == Placement::kUnits
+          ? ":\n"
+          : ", and by whole experts\nthat is the one with most of the chosen experts (the "
+            "mean over all draws; the lines have each node's own mean):\n",
+      ExplainNodes(report));
+  absl::StrAppendFormat(
+      &text,
+      "Shares are whole %s in proportion to what each node reads and computes, by the largest\n"
+      "remainder. Counted are %.3g of records found in memory (--hit-rate) and %.3g ms of trunk a\n"
+      "token (--trunk-ms); not counted are prefetching, and the coordinator's own link where all\n"
+      "replies meet.\n",
+      PlacementName(report.proposals.best.placement), options.hit_rate,
+      absl::ToDoubleMilliseconds(options.trunk_time));
+  if (report.options.copies > 1) {
+    text +=
+        "Each node stores the range after its own too and computes both when that node dies. The\n"
+        "order is the one that is fastest after the worst death.\n";
+  }
+  return text;
+}
+
+Json PlacementJson(const PlacementReport& report) {
+  Json json;
+  json["identity"] = report.manifest.identity;
+  json["copies"] = report.options.copies;
+  json["hit_rate"] = report.options.forecast.hit_rate;
+  json["trunk_ms"] = absl::ToDoubleMilliseconds(report.options.forecast.trunk_time);
+  json["message_bytes"] = PoolForecast(report.manifest, report.options.forecast).MessageBytes();
+  json["best"] = ProposalJson(report, report.proposals.best);
+  json["other"] =
+      report.proposals.other ? ProposalJson(report, *report.proposals.other) : Json(nullptr);
+  json["why_no_other"] = std::string(report.proposals.why_no_other.message());
+  json["warnings"] = Warnings(report);
+  return json;
+}
+
+}  // namespace shoal

@@ -1,0 +1,116 @@
+#include "coordinator/cli/plan_pool.h"
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/status/status_macros.h"
+#include "common/status/status_util.h"
+#include "common/sync/clock.h"
+#include "coordinator/cli/exit_code.h"
+#include "coordinator/cli/placement_report.h"
+#include "coordinator/cli/pool_flags.h"
+#include "coordinator/pool/node_survey.h"
+#include "coordinator/pool/pool_spec.h"
+
+namespace shoal {
+namespace {
+
+// A plan that takes the place of an older one has a larger epoch. Anything else is not overwritten.
+absl::Status Write(PoolPlan plan, const std::string& path) {
+  if (std::filesystem::exists(path)) {
+    const absl::StatusOr<PoolPlan> old = ReadPlan(path);
+    SHOAL_RETURN_IF_ERROR(
+        Annotate(old.status(), "--out: what is there is no plan and is not overwritten"));
+    if (old->identity == plan.identity) {
+      plan.epoch = old->epoch + 1;
+    }
+  }
+  return WritePlan(plan, path);
+}
+
+}  // namespace
+
+void PlanPoolFlags::Add(FlagSet& flags) {
+  flags.Heading("Pool");
+  flags.Text("--nodes", "ADDRESS,...|FILE", &nodes,
+             "Plan a pool of these nodes: addresses of shoal-node, which are\nasked for their "
+             "rates, or a file with the rates (docs/format.md)");
+  flags.Integer("--copies", &copies, {1, 2},
+                "Nodes that store each unit (default 1); with 2 any one may die");
+  flags.Choice("--placement", {"auto", "units", "experts"}, &placement,
+               "Slices of all experts, whole experts, or what is predicted\nfaster (default auto)");
+  flags.Switch("--explain", &explain, "Say how the numbers came about");
+  flags.Text("--out", "FILE", &out, "Write the plan, for `shoal shard --plan` and `run --nodes`");
+  flags.Real("--hit-rate", &hit_rate, "Share of experts found in memory, 0 to 1 (default 0)");
+  flags.Real("--trunk-ms", &trunk_ms,
+             "Milliseconds that a token takes beside its experts (default 0)");
+  flags.Switch("--insecure", &insecure, "Allow addresses beyond this machine without protection");
+}
+
+absl::Status PlanPoolFlags::Check() const {
+  const bool any =
+      copies || placement || out || hit_rate != 0 || trunk_ms != 0 || explain || insecure;
+  if (!nodes && any) {
+    return UsageError(
+        "--copies, --placement, --explain, --out, --hit-rate, --trunk-ms and --insecure are about "
+        "the nodes that --nodes names");
+  }
+  if (!(hit_rate >= 0 && hit_rate <= 1)) {
+    return UsageError(absl::StrCat("--hit-rate ", hit_rate, ": 0 to 1 is accepted"));
+  }
+  constexpr double kMostTrunkMs = 3'600'000;
+  if (!(trunk_ms >= 0 && trunk_ms <= kMostTrunkMs)) {
+    return UsageError(absl::StrCat("--trunk-ms ", trunk_ms, ": 0 to 3600000 is accepted"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<NodeRates>> PlanPoolFlags::Rates(const Manifest& manifest,
+                                                            Console& console) const {
+  if (std::filesystem::exists(*nodes)) {
+    return ReadPoolSpec(*nodes);
+  }
+  std::vector<std::string> addresses = absl::StrSplit(*nodes, ',');
+  SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, "--nodes", insecure, console));
+  return SurveyNodes(manifest, addresses, Clock::Real());
+}
+
+absl::StatusOr<PoolProposals> PlanPoolFlags::Propose(const Manifest& manifest,
+                                                     const std::vector<NodeRates>& rates,
+                                                     const PlacementOptions& options) const {
+  const std::string wanted = placement.value_or("auto");
+  if (wanted == "auto") {
+    return ProposeFaster(manifest, rates, options);
+  }
+  const Placement one = wanted == "units" ? Placement::kUnits : Placement::kExperts;
+  SHOAL_ASSIGN_OR_RETURN(PoolProposal proposal, ProposePool(manifest, rates, one, options));
+  return PoolProposals{std::move(proposal), std::nullopt, absl::OkStatus()};
+}
+
+absl::Status PlanPoolFlags::Run(const Manifest& manifest, Console& console) const {
+  SHOAL_ASSIGN_OR_RETURN(const std::vector<NodeRates> rates, Rates(manifest, console));
+  PlacementOptions options;
+  options.copies = copies.value_or(1);
+  options.forecast = {hit_rate, absl::Milliseconds(trunk_ms)};
+  SHOAL_ASSIGN_OR_RETURN(const PoolProposals proposals, Propose(manifest, rates, options));
+  const PlacementReport report{manifest, rates, options, proposals};
+  if (out) {
+    SHOAL_RETURN_IF_ERROR(Write(proposals.best.plan, *out));
+  }
+  if (console.json()) {
+    console.PrintJson(PlacementJson(report));
+    return absl::OkStatus();
+  }
+  console.Print(FormatPlacement(report));
+  if (explain) {
+    console.Print(ExplainPlacement(report));
+  }
+  if (out) {
+    console.Print(absl::StrCat("\nThe plan is in ", *out,
+                               ". Nothing was copied: `shoal shard` does that.\n"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shoal

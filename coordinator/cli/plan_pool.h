@@ -1,0 +1,43 @@
+// The part of `shoal plan` that plans a pool.
+#ifndef SHOAL_COORDINATOR_CLI_PLAN_POOL_H_
+#define SHOAL_COORDINATOR_CLI_PLAN_POOL_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/container/manifest.h"
+#include "coordinator/cli/command_line.h"
+#include "coordinator/pool/placement.h"
+
+namespace shoal {
+
+struct PlanPoolFlags {
+  std::optional<std::string> nodes;
+  std::optional<int64_t> copies;
+  std::optional<std::string> placement;
+  std::optional<std::string> out;
+  double hit_rate = 0;
+  double trunk_ms = 0;
+  bool explain = false;
+  bool insecure = false;
+
+  void Add(FlagSet& flags);
+  // A usage error where a flag is given that --nodes alone has a use for, or has no sense.
+  absl::Status Check() const;
+  // Reads or asks for the rates, prints what is proposed, and writes the plan where --out is given.
+  absl::Status Run(const Manifest& manifest, Console& console) const;
+
+ private:
+  absl::StatusOr<std::vector<NodeRates>> Rates(const Manifest& manifest, Console& console) const;
+  absl::StatusOr<PoolProposals> Propose(const Manifest& manifest,
+                                        const std::vector<NodeRates>& nodes,
+                                        const PlacementOptions& options) const;
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_CLI_PLAN_POOL_H_
