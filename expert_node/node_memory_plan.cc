@@ -114,7 +114,7 @@ NodeMemoryPlan PlanNodeMemory(const NodeExperts& experts, const NodePlanOptions&
 std::string FormatBelowFloor(const NodeMemoryPlan& plan) {
   std::string text = absl::StrCat(
       plan.budget_given ? "the budget of " : "the memory that is free without a reserve, ",
-      FormatByteSize(plan.budget_bytes), ", is ",
+      FormatByteSize(plan.budget_bytes), plan.budget_given ? " is " : ", is ",
       FormatByteSize(plan.floor_bytes - plan.budget_bytes), " below the least this node needs:\n");
   for (const NodeMemoryPart& part : plan.floor) {
     absl::StrAppendFormat(&text, "  %-13s %12s   %s\n", part.name, FormatByteSize(part.bytes),

@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -35,7 +36,15 @@ absl::StatusOr<int64_t> ParseInteger(absl::string_view text, IntegerRange range)
 }
 
 absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view text) {
+  if (absl::StripAsciiWhitespace(text).empty()) {
+    return Expected("at least one token id, like 17,4,92");
+  }
   std::vector<int32_t> ids;
+  for (const absl::string_view piece : absl::StrSplit(text, ',')) {
+    if (absl::StripAsciiWhitespace(piece).empty()) {
+      return Expected("token ids like 17,4,92; one is missing beside a comma");
+    }
+  }
   for (const absl::string_view word :
        absl::StrSplit(text, absl::ByAnyChar(", \t\r\n"), absl::SkipEmpty())) {
     int32_t id = 0;
@@ -43,9 +52,6 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view text) {
       return Expected(absl::StrCat("token ids like 17,4,92; '", word, "' is not one"));
     }
     ids.push_back(id);
-  }
-  if (ids.empty()) {
-    return Expected("at least one token id, like 17,4,92");
   }
   return ids;
 }

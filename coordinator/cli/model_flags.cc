@@ -69,8 +69,8 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_
   CutContext(flags, default_context, model->config().max_position_embeddings, console);
   for (const PoolNodeStatus& node : mode.nodes) {
     if (node.state == NodeState::kLost) {
-      console.Note(absl::StrCat("shoal: node ", node.name, " does not answer, others stand in: ",
-                                node.last_error));
+      console.Note(absl::StrCat("shoal: node ", node.name,
+                                " does not answer, others stand in: ", node.last_error));
     }
   }
   if (flags.verbose) {

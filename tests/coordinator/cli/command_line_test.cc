@@ -154,7 +154,9 @@ TEST_F(FlagSetTest, ValueOfAWrongKindNamesWhatIsExpected) {
   ExpectUsageError({"models/x", "--ids", "1,x"}, HasSubstr("'x' is not one"));
   ExpectUsageError({"models/x", "--ids", "1,-2"}, HasSubstr("'-2' is not one"));
   ExpectUsageError({"models/x", "--ids", "2147483648"}, HasSubstr("'2147483648' is not one"));
-  ExpectUsageError({"models/x", "--ids", ","}, HasSubstr("at least one token id"));
+  ExpectUsageError({"models/x", "--ids", " "}, HasSubstr("at least one token id"));
+  ExpectUsageError({"models/x", "--ids", ","}, HasSubstr("one is missing beside a comma"));
+  ExpectUsageError({"models/x", "--ids", "1,,3"}, HasSubstr("one is missing beside a comma"));
 }
 
 TEST_F(FlagSetTest, HelpListsFlagsHeadingsAndExamples) {
