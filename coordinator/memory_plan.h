@@ -17,7 +17,7 @@ struct PlanOptions {
   int64_t context_tokens = 4096;  // positions a session can hold
   int num_threads = 1;
   int num_sessions = 1;
-  int num_nodes = 0;  // of a pool, whose messages take memory too
+  int num_nodes = 0;                          // of a pool, whose messages take memory too
   std::optional<uint64_t> budget_bytes = {};  // absent: chosen from the memory that is usable
   std::optional<uint64_t> usable_bytes = {};  // absent: UsableMemoryBytes()
 };

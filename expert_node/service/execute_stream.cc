@@ -140,10 +140,10 @@ absl::Status ExecuteStream::AcceptLayer(Slot* slot) {
     ids_.push_back(layer.id());
     ++layers_;
     ++running_;
-    here = running_ == 1 &&
-           layer.expert_ids_size() <=
-               context_.max_rows_on_reader * context_.rules.experts_per_row() &&
-           context_.work.TryBeginHere();
+    here =
+        running_ == 1 &&
+        layer.expert_ids_size() <= context_.max_rows_on_reader * context_.rules.experts_per_row() &&
+        context_.work.TryBeginHere();
     if (!here) {
       context_.work.Submit(this, [this, slot] {
         Compute(slot);
