@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -328,4 +329,10 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace shoal
 
-int main(int argc, char** argv) { return shoal::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = shoal::Main(argc, argv);
+  // Everything of ours is closed. Not through static destructors: threads of gRPC may still be
+  // putting away its server, and would meet them.
+  std::fflush(nullptr);
+  std::_Exit(code);
+}

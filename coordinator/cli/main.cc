@@ -1,5 +1,7 @@
 // shoal: hands its arguments to the command that they name.
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +24,10 @@ int main(int argc, char** argv) {
   commands.push_back(shoal::MakeShardCommand());
   commands.push_back(shoal::MakeBenchCommand());
   commands.push_back(shoal::MakeVersionCommand());
-  return shoal::RunProgram(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc),
-                           commands);
+  const int code =
+      shoal::RunProgram(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), commands);
+  // Everything of ours is closed. Not through static destructors: threads of gRPC may still be
+  // putting away its last channel, and would meet them.
+  std::fflush(nullptr);
+  std::_Exit(code);
 }

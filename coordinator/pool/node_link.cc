@@ -47,19 +47,20 @@ struct Pending {
 
 }  // namespace
 
+struct NodeLink::Connection {
+  std::unique_ptr<v1::ExpertNode::Stub> stub;
+};
+
 // What the link and its stream share.
 struct NodeLink::Core {
-  Core(const Options& options, const v1::Hello& hello, std::function<void()> change,
-       const Clock& the_clock)
-      : address(options.address),
-        stub(v1::ExpertNode::NewStub(MakeChannel(options))),
-        on_change(std::move(change)),
-        clock(the_clock) {
+  Core(const Options& options, v1::ExpertNode::Stub& the_stub, const v1::Hello& hello,
+       std::function<void()> change, const Clock& the_clock)
+      : address(options.address), stub(the_stub), on_change(std::move(change)), clock(the_clock) {
     *greeting.mutable_hello() = hello;
   }
 
   const std::string address;
-  const std::unique_ptr<v1::ExpertNode::Stub> stub;
+  v1::ExpertNode::Stub& stub;  // the connection's
   const std::function<void()> on_change;
   const Clock& clock;
   v1::ExecuteRequest greeting;
@@ -81,7 +82,7 @@ class NodeLink::Stream final
   explicit Stream(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
   void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->mutex) {
-    core_->stub->async()->Execute(&context_, this);
+    core_->stub.async()->Execute(&context_, this);
     // Writes come from outside of the reactions: held until reading has ended.
     AddHold();
     StartRead(&reply_);
@@ -192,7 +193,10 @@ class NodeLink::Stream final
 
 NodeLink::NodeLink(Options options, const v1::Hello& hello, std::function<void()> on_change,
                    const Clock& clock)
-    : core_(std::make_shared<Core>(options, hello, std::move(on_change), clock)) {}
+    : connection_(
+          std::make_unique<Connection>(Connection{v1::ExpertNode::NewStub(MakeChannel(options))})),
+      core_(std::make_shared<Core>(options, *connection_->stub, hello, std::move(on_change),
+                                   clock)) {}
 
 NodeLink::~NodeLink() {
   MutexLock lock(&core_->mutex);

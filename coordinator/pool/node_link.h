@@ -69,6 +69,10 @@ class NodeLink {
  private:
   class Stream;
   struct Core;
+  struct Connection;
+  // Owned here and not in the core, whose last owner may be a thread of gRPC: a channel that goes
+  // there would wait for that very thread.
+  std::unique_ptr<Connection> connection_;
   std::shared_ptr<Core> core_;
 };
 
