@@ -53,9 +53,12 @@ struct NodeLink::Connection {
 
 // What the link and its stream share.
 struct NodeLink::Core {
-  Core(const Options& options, v1::ExpertNode::Stub& the_stub, const v1::Hello& hello,
+  Core(std::string the_address, v1::ExpertNode::Stub& the_stub, const v1::Hello& hello,
        std::function<void()> change, const Clock& the_clock)
-      : address(options.address), stub(the_stub), on_change(std::move(change)), clock(the_clock) {
+      : address(std::move(the_address)),
+        stub(the_stub),
+        on_change(std::move(change)),
+        clock(the_clock) {
     *greeting.mutable_hello() = hello;
   }
 
@@ -196,8 +199,8 @@ NodeLink::NodeLink(Options options, const v1::Hello& hello, std::function<void()
                    const Clock& clock)
     : connection_(
           std::make_unique<Connection>(Connection{v1::ExpertNode::NewStub(MakeChannel(options))})),
-      core_(std::make_shared<Core>(options, *connection_->stub, hello, std::move(on_change),
-                                   clock)) {}
+      core_(std::make_shared<Core>(std::move(options.address), *connection_->stub, hello,
+                                   std::move(on_change), clock)) {}
 
 NodeLink::~NodeLink() {
   MutexLock lock(&core_->mutex);
@@ -215,6 +218,7 @@ void NodeLink::Open() {
   if (core_->stream_exists || core_->closing) {
     return;
   }
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): gRPC's reactors own themselves
   core_->stream = new Stream(core_);
   core_->stream_exists = true;
   core_->view.under_way = true;
