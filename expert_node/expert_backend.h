@@ -26,6 +26,26 @@ struct ExpertLayerStats {
   uint64_t expert_bytes = 0;  // bytes read
   absl::Duration wait_time;   // waiting for reads with nothing to compute
   absl::Duration compute_time;
+
+  // Counters and times; `layer` stays.
+  ExpertLayerStats& operator+=(const ExpertLayerStats& more) {
+    expert_hits += more.expert_hits;
+    expert_misses += more.expert_misses;
+    expert_reads += more.expert_reads;
+    expert_bytes += more.expert_bytes;
+    wait_time += more.wait_time;
+    compute_time += more.compute_time;
+    return *this;
+  }
+  ExpertLayerStats& operator-=(const ExpertLayerStats& less) {
+    expert_hits -= less.expert_hits;
+    expert_misses -= less.expert_misses;
+    expert_reads -= less.expert_reads;
+    expert_bytes -= less.expert_bytes;
+    wait_time -= less.wait_time;
+    compute_time -= less.compute_time;
+    return *this;
+  }
 };
 
 // Thread-safe: calls may overlap. A backend outlives every call made on it.

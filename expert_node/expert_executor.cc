@@ -9,6 +9,7 @@
 #include "common/status/status_macros.h"
 #include "expert_node/unit_view.h"
 #include "kernels/expert_apply.h"
+#include "kernels/fixed_point.h"
 
 namespace shoal {
 namespace {
@@ -103,12 +104,6 @@ bool ApplyUnit(const UnitLayout& layout, const LayerCodebooks* books, const Expe
   return ApplyF32Unit(ViewF32Unit(layout, bytes), input.row, weight, scratch, out);
 }
 
-void AddTo(std::span<const int64_t> sums, std::span<int64_t> out) {
-  for (size_t i = 0; i < sums.size(); ++i) {
-    out[i] += sums[i];
-  }
-}
-
 }  // namespace
 
 ExpertExecutor::ExpertExecutor(const ExpertModel& model, ThreadPool& pool, AlignedBuffer scratch)
@@ -188,7 +183,7 @@ void ExpertExecutor::ApplyRowByUnits(Call& call, int64_t row) {
     }
   });
   for (int worker = 0; worker < pool_.num_threads(); ++worker) {
-    AddTo(WorkerAt(worker).sums, call.Out(row, layout.hidden_size));
+    AddSums(WorkerAt(worker).sums, call.Out(row, layout.hidden_size));
   }
 }
 

@@ -85,10 +85,7 @@ struct LocalExpertBackend::Impl {
 absl::Status LocalExpertBackend::Impl::CheckHeld(std::span<const ExpertSlice> slices) const {
   SHOAL_RETURN_IF_ERROR(CheckSlices(model.whole(), slices, "slices to compute"));
   for (const ExpertSlice& slice : slices) {
-    if (const auto missing = Uncovered(slice, held); !missing.empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(FormatSlice(missing.front()), " are asked for and not held here"));
-    }
+    SHOAL_RETURN_IF_ERROR(CheckHolds(held, slice));
   }
   return absl::OkStatus();
 }
@@ -143,12 +140,11 @@ void LocalExpertBackend::Impl::Add(const ExpertLayerStats& cost,
                                    const ExpertFetch::Counts& counts) {
   MutexLock lock(&mutex);
   ExpertLayerStats& layer = stats[*model.LayerIndex(cost.layer)];
+  layer += cost;
   layer.expert_hits += counts.hits;
   layer.expert_misses += counts.misses;
   layer.expert_reads += counts.reads.reads;
   layer.expert_bytes += counts.reads.bytes;
-  layer.wait_time += cost.wait_time;
-  layer.compute_time += cost.compute_time;
 }
 
 LocalExpertBackend::LocalExpertBackend(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

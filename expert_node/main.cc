@@ -15,6 +15,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/container/manifest.h"
+#include "common/container/slice_json.h"
 #include "common/io/byte_size.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
@@ -170,7 +171,7 @@ absl::Status OpenBackend(const Flags& flags, const NodePlanOptions& options, Nod
   return absl::OkStatus();
 }
 
-absl::Status Serve(const Flags& flags, const ListenAddress& address, NodeService::Options options,
+absl::Status Serve(const Flags& flags, const NetAddress& address, NodeService::Options options,
                    Node& node) {
   const Clock& clock = Clock::Real();
   // Without a port of its own the process tells the nodes of a machine apart.
@@ -220,23 +221,23 @@ void ServeUntilSignal(const Flags& flags, const sigset_t& signals, Node& node) {
 
 ExitCode Run(const Flags& flags) {
   const sigset_t signals = HoldBackSignals();
-  const absl::StatusOr<ListenAddress> address = ParseListenAddress(flags.listen);
+  const absl::StatusOr<NetAddress> address = ParseListenAddress(flags.listen);
   const absl::StatusOr<NodePlanOptions> options = PlanOptions(flags);
   for (const absl::Status& status :
        {address.status(), options.status(),
-        flags.name.empty() ? absl::OkStatus() : CheckNodeName(flags.name)}) {
+        flags.name.empty() ? absl::OkStatus() : CheckNodeName(flags.name, "--name")}) {
     if (!status.ok()) {
       return Report(flags, status, ExitCode::kUsage);
     }
   }
-  if (!address->loopback && !flags.insecure) {
+  if (!IsLoopback(*address) && !flags.insecure) {
     return Report(flags,
                   absl::InvalidArgumentError(absl::StrCat(
                       flags.listen, " is not loopback, and this release has no TLS: anyone who ",
                       "reaches the port can use the node. Pass --insecure to accept that")),
                   ExitCode::kUsage);
   }
-  if (!address->loopback) {
+  if (!IsLoopback(*address)) {
     Note(absl::StrCat("warning: ", flags.listen, " is open to anyone who reaches it: no TLS"));
   }
   Node node;

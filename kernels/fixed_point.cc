@@ -15,6 +15,12 @@ bool AddFixedPoint(std::span<const double> terms, std::span<int64_t> out) {
   return in_range;
 }
 
+void AddSums(std::span<const int64_t> sums, std::span<int64_t> out) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    out[i] += sums[i];
+  }
+}
+
 float FromFixedPoint(int64_t sum) {
   // The conversion rounds once; the power of two is exact. By way of double it would round twice.
   return static_cast<float>(sum) * static_cast<float>(1.0 / kFixedPointScale);

@@ -73,4 +73,13 @@ std::vector<ExpertSlice> Uncovered(const ExpertSlice& whole, std::span<const Exp
   return missing;
 }
 
+absl::Status CheckHolds(std::span<const ExpertSlice> held, const ExpertSlice& asked) {
+  const std::vector<ExpertSlice> missing = Uncovered(asked, held);
+  if (missing.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(FormatSlice(missing.front()), " are asked for and not held here"));
+}
+
 }  // namespace shoal

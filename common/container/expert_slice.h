@@ -45,6 +45,9 @@ absl::Status CheckSlices(const ExpertSlice& whole, std::span<const ExpertSlice> 
 // disjoint, by expert, then by unit. Empty where everything is covered.
 std::vector<ExpertSlice> Uncovered(const ExpertSlice& whole, std::span<const ExpertSlice> slices);
 
+// FAILED_PRECONDITION where `asked` is not covered by `held`; names the first part that is not.
+absl::Status CheckHolds(std::span<const ExpertSlice> held, const ExpertSlice& asked);
+
 }  // namespace shoal
 
 #endif  // SHOAL_COMMON_CONTAINER_EXPERT_SLICE_H_

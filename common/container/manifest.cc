@@ -31,16 +31,6 @@ constexpr uint64_t kMaxOtherFileBytes = uint64_t{256} << 20;
 
 uint64_t AlignSection(uint64_t bytes) { return AlignUp(bytes, kSectionAlignment); }
 
-// A digest field: 64 hexadecimal digits, or empty where allowed.
-std::string ReadDigest(JsonFields& fields, const char* field, bool may_be_empty = false) {
-  std::string hex =
-      fields.String(field, may_be_empty ? std::optional<std::string>("") : std::nullopt);
-  if (fields.status().ok() && !(may_be_empty && hex.empty()) && !DigestFromHex(hex)) {
-    fields.Fail(field, "is not a SHA-256 digest of 64 hexadecimal digits");
-  }
-  return hex;
-}
-
 // A path of the manifest must stay inside the directory and look like what we write.
 bool IsPlainPath(const std::string& path) {
   const bool plain = std::all_of(path.begin(), path.end(), [](char c) {
@@ -70,7 +60,7 @@ absl::Status ReadFiles(JsonFields& fields, Manifest& manifest) {
     FileEntry entry;
     entry.path = file.String("path");
     entry.size_bytes = static_cast<uint64_t>(file.Int("size_bytes", 0, kMaxInt));
-    entry.sha256 = ReadDigest(file, "sha256");
+    entry.sha256 = file.Digest("sha256");
     SHOAL_RETURN_IF_ERROR(file.status());
     if (!IsPlainPath(entry.path) || entry.path == kManifestFile || entry.path == kDigestsFile ||
         !seen.insert(entry.path).second) {
@@ -156,7 +146,7 @@ absl::Status ReadBanks(JsonFields& fields, Manifest& manifest) {
     JsonFields json(array[i], absl::StrCat(fields.source(), ": banks"));
     BankEntry bank;
     bank.layer = json.Int("layer", layers[i], layers[i]);
-    bank.tree_root = ReadDigest(json, "tree_root");
+    bank.tree_root = json.Digest("tree_root");
     bank.relative_error = json.Number("relative_error", 0, 1e9);
     SHOAL_RETURN_IF_ERROR(json.status());
     manifest.banks.push_back(std::move(bank));
@@ -379,22 +369,14 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text, absl::string_view
                                        absl::string_view name) {
   SHOAL_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, name));
   JsonFields fields(json, std::string(name));
-  if (fields.String("format") != kFormatName) {
-    fields.Fail("format", absl::StrCat("is not \"", kFormatName, "\""));
-  }
+  fields.CheckFormat(kFormatName, kContainerVersion);
   SHOAL_RETURN_IF_ERROR(fields.status());
   Manifest manifest;
-  const int64_t version = fields.Int("version", 0, kMaxInt);
-  if (version != kContainerVersion) {
-    fields.Refuse("version", absl::StrCat(version),
-                  absl::StrCat("this build reads version ", kContainerVersion));
-  }
-  SHOAL_RETURN_IF_ERROR(fields.status());
-  manifest.identity = ReadDigest(fields, "identity");
+  manifest.identity = fields.Digest("identity");
   manifest.created_by = fields.String("created_by");
   manifest.source_fingerprint = fields.String("source_fingerprint");
-  manifest.source_tensors_sha256 = ReadDigest(fields, "source_tensors_sha256");
-  manifest.codebooks_sha256 = ReadDigest(fields, "codebooks_sha256", /*may_be_empty=*/true);
+  manifest.source_tensors_sha256 = fields.Digest("source_tensors_sha256");
+  manifest.codebooks_sha256 = fields.Digest("codebooks_sha256", /*may_be_empty=*/true);
   SHOAL_RETURN_IF_ERROR(ReadSettings(fields, manifest));
   // The neighbour of the manifest.
   const std::string config_name = absl::StrCat(name.substr(0, name.rfind('/') + 1), kConfigFile);

@@ -19,14 +19,6 @@ namespace {
 constexpr char kFormatName[] = "shoal-partition";
 constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 
-std::string ReadDigest(JsonFields& fields, const char* field) {
-  std::string hex = fields.String(field);
-  if (fields.status().ok() && !DigestFromHex(hex)) {
-    fields.Fail(field, "is not a SHA-256 digest of 64 hexadecimal digits");
-  }
-  return hex;
-}
-
 std::vector<FileEntry> ReadFiles(JsonFields& fields) {
   std::vector<FileEntry> files;
   for (const Json& json : fields.Array("files")) {
@@ -34,7 +26,7 @@ std::vector<FileEntry> ReadFiles(JsonFields& fields) {
     FileEntry entry;
     entry.path = file.String("path");
     entry.size_bytes = static_cast<uint64_t>(file.Int("size_bytes", 0, kMaxInt));
-    entry.sha256 = ReadDigest(file, "sha256");
+    entry.sha256 = file.Digest("sha256");
     fields.Take(file.status());
     files.push_back(std::move(entry));
   }
@@ -103,18 +95,11 @@ std::string SerializePartition(const PartitionIndex& index) {
 absl::StatusOr<PartitionIndex> ParsePartition(absl::string_view text, absl::string_view name) {
   SHOAL_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, name));
   JsonFields fields(json, std::string(name));
-  if (fields.String("format") != kFormatName) {
-    fields.Fail("format", absl::StrCat("is not \"", kFormatName, "\""));
-  }
-  const int64_t version = fields.Int("version", 0, kMaxInt);
-  if (version != kPartitionVersion) {
-    fields.Refuse("version", absl::StrCat(version),
-                  absl::StrCat("this build reads version ", kPartitionVersion));
-  }
+  fields.CheckFormat(kFormatName, kPartitionVersion);
   SHOAL_RETURN_IF_ERROR(fields.status());
   PartitionIndex index;
   index.name = fields.String("name");
-  index.identity = ReadDigest(fields, "identity");
+  index.identity = fields.Digest("identity");
   index.slices = ReadSlices(fields, "slices");
   index.files = ReadFiles(fields);
   SHOAL_RETURN_IF_ERROR(fields.status());

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/io/sha256.h"
 #include "common/status/status_macros.h"
 
 namespace shoal {
@@ -204,6 +206,24 @@ const Json& JsonFields::Array(const char* field) {
     return empty;
   }
   return *value;
+}
+
+std::string JsonFields::Digest(const char* field, bool may_be_empty) {
+  std::string hex = String(field, may_be_empty ? std::optional<std::string>("") : std::nullopt);
+  if (status_.ok() && !(may_be_empty && hex.empty()) && !DigestFromHex(hex)) {
+    Fail(field, "is not a SHA-256 digest of 64 hexadecimal digits");
+  }
+  return hex;
+}
+
+void JsonFields::CheckFormat(absl::string_view format, int64_t version) {
+  if (String("format") != format) {
+    Fail("format", absl::StrCat("is not \"", format, "\""));
+  }
+  const int64_t found = Int("version", 0, std::numeric_limits<int64_t>::max());
+  if (found != version) {
+    Refuse("version", absl::StrCat(found), absl::StrCat("this build reads version ", version));
+  }
 }
 
 void JsonFields::Fail(const char* field, absl::string_view what) {

@@ -54,6 +54,12 @@ class JsonFields {
   // Records an error of a nested reader.
   void Take(const absl::Status& status);
 
+  // A SHA-256 digest of 64 hexadecimal digits, or nothing where that is allowed.
+  std::string Digest(const char* field, bool may_be_empty = false);
+  // What every file of ours begins with: the field "format" is `format`, "version" is `version`.
+  // Another version is refused by its number.
+  void CheckFormat(absl::string_view format, int64_t version);
+
   const absl::Status& status() const { return status_; }
   const std::string& source() const { return source_; }
 

@@ -3,6 +3,9 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -30,8 +33,12 @@ absl::StatusOr<NetAddress> ParseNetAddress(absl::string_view text) {
   absl::string_view host = text.substr(0, colon);
   const bool bracketed = absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
   const bool has_colon = host.find(':') != absl::string_view::npos;
-  if (host.empty() || bracketed != has_colon ||
-      host.find_first_of("[]/,; \t") != absl::string_view::npos) {
+  constexpr size_t kMaxHostLength = 253;
+  const bool plain = std::all_of(host.begin(), host.end(), [bracketed](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_' ||
+           (bracketed && (c == ':' || c == '%'));
+  });
+  if (host.empty() || host.size() > kMaxHostLength || bracketed != has_colon || !plain) {
     return Malformed(text);
   }
   uint32_t port = 0;
@@ -41,6 +48,13 @@ absl::StatusOr<NetAddress> ParseNetAddress(absl::string_view text) {
     return Malformed(text);
   }
   return NetAddress{std::string(host), static_cast<uint16_t>(port)};
+}
+
+bool IsNumeric(const NetAddress& address) {
+  in_addr ipv4{};
+  in6_addr ipv6{};
+  return inet_pton(AF_INET, address.host.c_str(), &ipv4) == 1 ||
+         inet_pton(AF_INET6, address.host.c_str(), &ipv6) == 1;
 }
 
 bool IsLoopback(const NetAddress& address) {

@@ -17,9 +17,13 @@ struct NetAddress {
   std::string ToString() const;
 };
 
-// INVALID_ARGUMENT quotes the text and says what is expected. An IPv6 address has brackets around
-// it. Port 0 is accepted: to listen on any free one.
+// INVALID_ARGUMENT quotes the text and says what is expected. A host is at most 253 letters,
+// digits, dots, dashes and underscores; an IPv6 address has brackets around it, and maybe a %zone.
+// Port 0 is accepted: to listen on any free one.
 absl::StatusOr<NetAddress> ParseNetAddress(absl::string_view text);
+
+// Whether the host is written in numbers, IPv4 or IPv6 without a zone.
+bool IsNumeric(const NetAddress& address);
 
 // Whether the host is this machine alone: localhost, 127.0.0.0/8 or ::1. A name that only resolves
 // to one of them does not count.

@@ -65,25 +65,20 @@ absl::StatusOr<std::optional<PoolOptions>> PoolFlags::Options(Console& console) 
                                    "127.0.0.1:7101,127.0.0.1:7102"));
   }
   if (is_file) {
-    SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, ReadPlan(*nodes));
-    options.epoch = plan.epoch;
-    options.identity = plan.identity;
-    for (const PoolNode& node : plan.nodes) {
-      options.members.push_back({node.name, node.address, node.slices, node.copies});
-    }
+    SHOAL_ASSIGN_OR_RETURN(options.plan, ReadPlan(*nodes));
   } else {
     for (const absl::string_view text : absl::StrSplit(*nodes, ',')) {
-      options.members.push_back({"", std::string(text)});
+      options.plan.nodes.push_back({"", std::string(text)});
     }
   }
   std::vector<std::string> addresses;
-  for (const PoolMember& member : options.members) {
-    addresses.push_back(member.address);
+  for (const PoolNode& node : options.plan.nodes) {
+    addresses.push_back(node.address);
   }
   const std::string what = is_file ? absl::StrCat("--nodes: ", *nodes) : "--nodes";
   SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, what, insecure, console));
   for (size_t i = 0; i < addresses.size(); ++i) {
-    options.members[i].address = addresses[i];
+    options.plan.nodes[i].address = addresses[i];
   }
   return options;
 }

@@ -16,20 +16,10 @@ ExpertLayerStats TotalExperts(const std::vector<ExpertLayerStats>& now,
                               const std::vector<ExpertLayerStats>& before) {
   ExpertLayerStats total;
   for (const ExpertLayerStats& layer : now) {
-    total.expert_hits += layer.expert_hits;
-    total.expert_misses += layer.expert_misses;
-    total.expert_reads += layer.expert_reads;
-    total.expert_bytes += layer.expert_bytes;
-    total.wait_time += layer.wait_time;
-    total.compute_time += layer.compute_time;
+    total += layer;
   }
   for (const ExpertLayerStats& layer : before) {
-    total.expert_hits -= layer.expert_hits;
-    total.expert_misses -= layer.expert_misses;
-    total.expert_reads -= layer.expert_reads;
-    total.expert_bytes -= layer.expert_bytes;
-    total.wait_time -= layer.wait_time;
-    total.compute_time -= layer.compute_time;
+    total -= layer;
   }
   return total;
 }

@@ -13,6 +13,7 @@
 #include "common/sync/mutex.h"
 #include "expert_node/service/grpc_status.h"
 #include "expert_node/service/slice_message.h"
+#include "kernels/fixed_point.h"
 #include "shoal/v1/expert_node.pb.h"
 
 namespace shoal {
@@ -26,12 +27,6 @@ constexpr size_t kNobody = static_cast<size_t>(-1);
 // Errors that every holder would give alike: trying another one only hides them.
 bool IsOfTheBatch(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status);
-}
-
-void AddTo(std::span<const int64_t> sums, std::span<int64_t> out) {
-  for (size_t i = 0; i < sums.size(); ++i) {
-    out[i] += sums[i];
-  }
 }
 
 }  // namespace
@@ -63,9 +58,9 @@ struct LayerCall::Part {
   }
   void Collect(std::span<int64_t> out) const {
     if (reply != nullptr) {
-      AddTo({reply->sums().data(), static_cast<size_t>(reply->sums_size())}, out);
+      AddSums({reply->sums().data(), static_cast<size_t>(reply->sums_size())}, out);
     } else if (!sums.empty()) {
-      AddTo(sums, out);
+      AddSums(sums, out);
     } else {
       for (const auto& part : below) {
         part->Collect(out);

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "common/container/slice_json.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "expert_node/service/grpc_status.h"
@@ -35,29 +34,12 @@ absl::StatusOr<v1::DescribeReply> Describe(v1::ExpertNode::Stub& stub) {
   return reply;
 }
 
-absl::StatusOr<std::vector<ExpertSlice>> HoldingsOf(const v1::DescribeReply& reply,
-                                                    const Manifest& manifest) {
-  if (reply.slices_size() > static_cast<int>(kMaxSlices)) {
-    return absl::InvalidArgumentError(absl::StrCat("it says it holds ", reply.slices_size(),
-                                                   " slices; at most ", kMaxSlices,
-                                                   " are accepted"));
-  }
-  std::vector<ExpertSlice> slices;
-  for (const v1::ExpertSlice& message : reply.slices()) {
-    SHOAL_ASSIGN_OR_RETURN(const ExpertSlice slice, FromMessage(message, "slices"));
-    slices.push_back(slice);
-  }
-  SHOAL_RETURN_IF_ERROR(CheckSlices(manifest.whole_experts(), slices, "what it says it holds"));
-  return slices;
-}
-
 absl::StatusOr<NodeRates> RatesOf(const v1::DescribeReply& reply, const Manifest& manifest) {
   NodeRates rates;
-  SHOAL_RETURN_IF_ERROR(CheckNodeName(reply.name(), "name"));
+  SHOAL_ASSIGN_OR_RETURN(rates.holds, HoldingsOf(reply, manifest.whole_experts()));
   rates.name = reply.name();
   if (reply.has_terms()) {
     SHOAL_RETURN_IF_ERROR(CheckTerms(MakeTerms(manifest), reply.terms()));
-    SHOAL_ASSIGN_OR_RETURN(rates.holds, HoldingsOf(reply, manifest));
   }
   if (reply.read_bytes_per_second() == 0 || reply.compute_bytes_per_second() == 0) {
     return absl::FailedPreconditionError(

@@ -18,6 +18,7 @@
 #include "coordinator/pool/remote_node.h"
 #include "expert_node/check_batch.h"
 #include "expert_node/expert_model.h"
+#include "expert_node/service/request_rules.h"
 #include "expert_node/service/terms.h"
 #include "shoal/v1/expert_node.pb.h"
 
@@ -38,21 +39,19 @@ uint64_t MaxMessageBytes(const ExpertSizes& sizes) {
   return rows * (hidden * sizeof(int64_t) + chosen * 2 * sizeof(int64_t)) + kMessageOverhead;
 }
 
-absl::Status CheckMembers(const PoolOptions& options, const Manifest& manifest) {
-  if (!options.identity.empty() && options.identity != manifest.identity) {
-    return absl::FailedPreconditionError(absl::StrCat("the plan is for a container of identity ",
-                                                      options.identity, ", this one has ",
-                                                      manifest.identity, "; plan the pool again"));
+absl::Status CheckNodes(const PoolPlan& plan, const Manifest& manifest) {
+  if (!plan.identity.empty()) {
+    SHOAL_RETURN_IF_ERROR(CheckPlan(plan, manifest));
   }
   std::set<std::string> addresses;
-  for (const PoolMember& member : options.members) {
-    if (member.address.empty()) {
+  for (const PoolNode& node : plan.nodes) {
+    if (node.address.empty()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("node ", member.name, " of the pool has no address"));
+          absl::StrCat("node ", node.name, " of the pool has no address; write it into the plan"));
     }
-    if (!addresses.insert(member.address).second) {
+    if (!addresses.insert(node.address).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the address ", member.address, " is given twice"));
+          absl::StrCat("the address ", node.address, " is given twice"));
     }
   }
   return addresses.empty() ? absl::InvalidArgumentError("a pool needs at least one node")
@@ -102,7 +101,7 @@ struct PoolBackend::Impl {
 
   absl::Status Connect(const Manifest& manifest);
   bool AllAnswered() const;
-  absl::Status CheckNodes() const;
+  absl::Status CheckNames() const;
   absl::Status CutCells();
   absl::Status CheckCoverage() const;
   void Keep();
@@ -126,10 +125,10 @@ struct PoolBackend::Impl {
 absl::Status PoolBackend::Impl::Connect(const Manifest& manifest) {
   v1::Hello hello;
   *hello.mutable_terms() = MakeTerms(manifest);
-  hello.set_epoch(options.epoch);
-  for (const PoolMember& member : options.members) {
+  hello.set_epoch(options.plan.epoch);
+  for (const PoolNode& planned : options.plan.nodes) {
     nodes.push_back(std::make_unique<RemoteNode>(
-        member, NodeLink::Options{member.address, MaxMessageBytes(sizes)}, hello, sizes.whole(),
+        planned, NodeLink::Options{planned.address, MaxMessageBytes(sizes)}, hello, sizes.whole(),
         [this] {
           MutexLock lock(&mutex);
           changed.NotifyAll();
@@ -155,7 +154,7 @@ bool PoolBackend::Impl::AllAnswered() const {
   });
 }
 
-absl::Status PoolBackend::Impl::CheckNodes() const {
+absl::Status PoolBackend::Impl::CheckNames() const {
   std::map<std::string, std::string> addresses;
   for (const auto& node : nodes) {
     SHOAL_RETURN_IF_ERROR(node->Refusal());
@@ -173,18 +172,21 @@ absl::Status PoolBackend::Impl::CutCells() {
   const ExpertSlice whole = sizes.whole();
   std::vector<Holdings> holdings;
   for (const auto& node : nodes) {
-    const PoolMember& member = node->member();
-    Holdings held{node->slices(), member.computes};
+    SHOAL_RETURN_IF_ERROR(CheckSlices(whole, node->planned().stored(), node->name()));
+    Holdings held{node->slices(), node->planned().slices};
     if (held.slices.empty()) {
       // It has not answered yet; what the plan gives it, it will have when it does.
-      held.slices = member.computes;
-      held.slices.insert(held.slices.end(), member.copies.begin(), member.copies.end());
+      held.slices = node->planned().stored();
     }
-    SHOAL_RETURN_IF_ERROR(CheckSlices(whole, held.slices, node->name()));
-    SHOAL_RETURN_IF_ERROR(CheckSlices(whole, held.computes, node->name()));
     holdings.push_back(std::move(held));
   }
   cells = MakeCells(whole, holdings);
+  // A request names each of its cells, and nodes take no more slices at once.
+  if (cells.size() > static_cast<size_t>(RequestRules::kMaxSlices)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the slices of the nodes cross each other so that the experts fall into ", cells.size(),
+        " parts; at most ", RequestRules::kMaxSlices, " are accepted: shard by a simpler plan"));
+  }
   if (local != nullptr) {
     for (Cell& cell : cells) {
       cell.holders.push_back(nodes.size());
@@ -244,12 +246,7 @@ int64_t PoolBackend::Impl::RowsAtOnce() const {
 
 void PoolBackend::Impl::Add(const ExpertLayerStats& cost) {
   MutexLock lock(&mutex);
-  ExpertLayerStats& layer = stats[*sizes.LayerIndex(cost.layer)];
-  layer.expert_hits += cost.expert_hits;
-  layer.expert_misses += cost.expert_misses;
-  layer.expert_reads += cost.expert_reads;
-  layer.expert_bytes += cost.expert_bytes;
-  layer.wait_time += cost.wait_time;
+  stats[*sizes.LayerIndex(cost.layer)] += cost;
 }
 
 PoolBackend::PoolBackend(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -259,10 +256,10 @@ absl::StatusOr<std::unique_ptr<PoolBackend>> PoolBackend::Open(const Manifest& m
                                                                PoolOptions options,
                                                                std::unique_ptr<ExpertBackend> local,
                                                                const Clock& clock) {
-  SHOAL_RETURN_IF_ERROR(CheckMembers(options, manifest));
+  SHOAL_RETURN_IF_ERROR(CheckNodes(options.plan, manifest));
   auto impl = std::make_unique<Impl>(manifest, std::move(options), std::move(local), clock);
   SHOAL_RETURN_IF_ERROR(impl->Connect(manifest));
-  SHOAL_RETURN_IF_ERROR(impl->CheckNodes());
+  SHOAL_RETURN_IF_ERROR(impl->CheckNames());
   SHOAL_RETURN_IF_ERROR(impl->CutCells());
   impl->keeper = std::thread([pool = impl.get()] { pool->Keep(); });
   return std::unique_ptr<PoolBackend>(new PoolBackend(std::move(impl)));
@@ -272,8 +269,12 @@ absl::Status PoolBackend::Execute(const Batch& batch, std::span<const ExpertSlic
                                   std::stop_token stop, std::span<int64_t> out) {
   SHOAL_RETURN_IF_ERROR(CheckBatch(impl_->sizes, batch, out));
   SHOAL_RETURN_IF_ERROR(CheckSlices(impl_->sizes.whole(), slices, "slices to compute"));
-  const LayerCallPool pool{impl_->nodes,  impl_->cells,         impl_->local.get(),
-                           impl_->clock,  impl_->options.epoch, impl_->options.node_wait,
+  const LayerCallPool pool{impl_->nodes,
+                           impl_->cells,
+                           impl_->local.get(),
+                           impl_->clock,
+                           impl_->options.plan.epoch,
+                           impl_->options.node_wait,
                            impl_->next_id};
   const int64_t rows_at_once = impl_->RowsAtOnce();
   const auto hidden_size = static_cast<size_t>(impl_->sizes.layout.hidden_size);
@@ -298,13 +299,8 @@ std::vector<ExpertLayerStats> PoolBackend::Stats() const {
   MutexLock lock(&impl_->mutex);
   stats.resize(impl_->stats.size());
   for (size_t i = 0; i < stats.size(); ++i) {
-    const ExpertLayerStats& pool = impl_->stats[i];
-    stats[i].layer = pool.layer;
-    stats[i].expert_hits += pool.expert_hits;
-    stats[i].expert_misses += pool.expert_misses;
-    stats[i].expert_reads += pool.expert_reads;
-    stats[i].expert_bytes += pool.expert_bytes;
-    stats[i].wait_time += pool.wait_time;
+    stats[i].layer = impl_->stats[i].layer;
+    stats[i] += impl_->stats[i];
   }
   return stats;
 }

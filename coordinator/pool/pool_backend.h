@@ -18,24 +18,16 @@
 #include "common/container/manifest.h"
 #include "common/sync/clock.h"
 #include "coordinator/pool/node_health.h"
+#include "coordinator/pool/pool_plan.h"
 #include "expert_node/expert_backend.h"
 
 namespace shoal {
 
-// A machine of the pool, as the user named it.
-struct PoolMember {
-  std::string name;     // empty: whatever the node says
-  std::string address;  // host:port
-  // What the plan has it compute, and store beside that. Both empty where there is no plan.
-  std::vector<ExpertSlice> computes = {};
-  std::vector<ExpertSlice> copies = {};
-};
-
 struct PoolOptions {
-  std::vector<PoolMember> members;
-  uint64_t epoch = 1;    // of the plan
-  std::string identity;  // of the container the plan is for; empty without a plan
-  // How long all members together may take to answer at first.
+  // The nodes. Without an identity it is a mere list of addresses: names may be empty, and what
+  // nodes hold they say themselves. With one it is checked by CheckPlan.
+  PoolPlan plan;
+  // How long all nodes together may take to answer at first.
   absl::Duration connect_wait = absl::Seconds(10);
   // How long a call waits for a cell that nobody can compute before it ends with UNAVAILABLE.
   absl::Duration node_wait = absl::Seconds(60);
@@ -57,14 +49,15 @@ struct PoolNodeStatus {
 // whatever happens to the nodes.
 class PoolBackend final : public ExpertBackend {
  public:
-  // Connects to every member, compares terms and holdings, and cuts the experts into cells.
+  // Connects to every node, compares terms and holdings, and cuts the experts into cells.
   // `local`, which may be null, holds all experts and computes what no live node can. `manifest`
   // (of the whole container) and `clock` outlive the backend.
-  //   INVALID_ARGUMENT     a member is unnamed twice, or two nodes have one name; the plan does not
-  //                        fit the model
+  //   INVALID_ARGUMENT     an address is missing or given twice, two nodes have one name, or what
+  //                        they hold crosses so that there are too many cells
   //   FAILED_PRECONDITION  a node has other terms (names the field and both values), is empty, or
   //                        lacks what the plan says it holds
-  //   UNAVAILABLE          members did not answer and units are left that nobody holds; names both
+  //   UNAVAILABLE          nodes did not answer and units are left that nobody holds; names both
+  //   and CheckPlan's errors
   static absl::StatusOr<std::unique_ptr<PoolBackend>> Open(const Manifest& manifest,
                                                            PoolOptions options,
                                                            std::unique_ptr<ExpertBackend> local,

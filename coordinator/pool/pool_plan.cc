@@ -5,13 +5,11 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/container/slice_json.h"
 #include "common/io/file.h"
 #include "common/io/json_fields.h"
-#include "common/io/sha256.h"
+#include "common/net/address.h"
 #include "common/status/status_macros.h"
 
 namespace shoal {
@@ -24,27 +22,9 @@ constexpr uint64_t kMaxPlanBytes = uint64_t{16} << 20;
 constexpr size_t kMaxNodes = 256;
 constexpr size_t kMaxPlanSlices = 2048;
 
-// "host:port" or "[IPv6]:port".
-bool IsAddress(absl::string_view address) {
-  const size_t colon = address.rfind(':');
-  if (colon == absl::string_view::npos) {
-    return false;
-  }
-  absl::string_view host = address.substr(0, colon);
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (bracketed) {
-    host = host.substr(1, host.size() - 2);
-  }
-  constexpr size_t kMaxHostLength = 253;
-  const bool plain = std::all_of(host.begin(), host.end(), [bracketed](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_' ||
-           (bracketed && (c == ':' || c == '%'));
-  });
-  const absl::string_view port = address.substr(colon + 1);
-  uint32_t number = 0;
-  return plain && !host.empty() && host.size() <= kMaxHostLength && !port.empty() &&
-         std::all_of(port.begin(), port.end(), absl::ascii_isdigit) &&
-         absl::SimpleAtoi(port, &number) && number >= 1 && number <= 65535;
+bool IsAddress(absl::string_view text) {
+  const absl::StatusOr<NetAddress> address = ParseNetAddress(text);
+  return address.ok() && address->port != 0;
 }
 
 absl::Status CheckNodes(const PoolPlan& plan, absl::string_view what) {
@@ -149,20 +129,10 @@ std::string SerializePlan(const PoolPlan& plan) {
 absl::StatusOr<PoolPlan> ParsePlan(absl::string_view text, absl::string_view name) {
   SHOAL_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, name));
   JsonFields fields(json, std::string(name));
-  if (fields.String("format") != kFormatName) {
-    fields.Fail("format", absl::StrCat("is not \"", kFormatName, "\""));
-  }
-  const int64_t version = fields.Int("version", 0, kMaxInt);
-  if (version != kPoolPlanVersion) {
-    fields.Refuse("version", absl::StrCat(version),
-                  absl::StrCat("this build reads version ", kPoolPlanVersion));
-  }
+  fields.CheckFormat(kFormatName, kPoolPlanVersion);
   SHOAL_RETURN_IF_ERROR(fields.status());
   PoolPlan plan;
-  plan.identity = fields.String("identity");
-  if (fields.status().ok() && !DigestFromHex(plan.identity)) {
-    fields.Fail("identity", "is not a SHA-256 digest of 64 hexadecimal digits");
-  }
+  plan.identity = fields.Digest("identity");
   plan.epoch = static_cast<uint64_t>(fields.Int("epoch", 1, kMaxInt));
   const Json& nodes = fields.Array("nodes");
   for (size_t i = 0; i < nodes.size() && i <= kMaxNodes; ++i) {

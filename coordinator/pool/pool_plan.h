@@ -20,8 +20,9 @@ inline constexpr int kPoolPlanVersion = 1;
 struct PoolNode {
   std::string name;     // as CheckNodeName wants it
   std::string address;  // host:port, or [IPv6]:port; empty where the node is nowhere yet
-  std::vector<ExpertSlice> slices;  // what it computes while every node lives
-  std::vector<ExpertSlice> copies;  // what it stores beside, to compute when another node is lost
+  std::vector<ExpertSlice> slices = {};  // what it computes while every node lives
+  std::vector<ExpertSlice> copies =
+      {};  // what it stores beside, to compute when another node is lost
 
   // Slices, then copies.
   std::vector<ExpertSlice> stored() const;

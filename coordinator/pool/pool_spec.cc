@@ -55,14 +55,7 @@ absl::StatusOr<std::vector<NodeRates>> ParsePoolSpec(absl::string_view text,
                                                      absl::string_view name) {
   SHOAL_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, name));
   JsonFields fields(json, std::string(name));
-  if (fields.String("format") != kFormatName) {
-    fields.Fail("format", absl::StrCat("is not \"", kFormatName, "\""));
-  }
-  const int64_t version = fields.Int("version", 0, kMaxInt);
-  if (version != kPoolSpecVersion) {
-    fields.Refuse("version", absl::StrCat(version),
-                  absl::StrCat("this build reads version ", kPoolSpecVersion));
-  }
+  fields.CheckFormat(kFormatName, kPoolSpecVersion);
   SHOAL_RETURN_IF_ERROR(fields.status());
   std::vector<NodeRates> nodes;
   const Json& array = fields.Array("nodes");

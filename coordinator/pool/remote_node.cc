@@ -17,17 +17,6 @@ constexpr absl::Duration kSilence = absl::Seconds(3);
 constexpr double kSlowestBytesPerSecond = 1e6;
 constexpr absl::Duration kHeartbeat = absl::Seconds(1);
 
-absl::StatusOr<std::vector<ExpertSlice>> SlicesOf(const v1::DescribeReply& node,
-                                                  const ExpertSlice& whole) {
-  std::vector<ExpertSlice> slices;
-  for (const v1::ExpertSlice& message : node.slices()) {
-    SHOAL_ASSIGN_OR_RETURN(const ExpertSlice slice, FromMessage(message, "slices"));
-    slices.push_back(slice);
-  }
-  SHOAL_RETURN_IF_ERROR(CheckSlices(whole, slices, "what it says it holds"));
-  return slices;
-}
-
 // Whoever refuses the greeting with these will refuse it again until something is changed there;
 // every other end of a stream may be the machine or the network.
 bool IsRefusal(const absl::Status& status) {
@@ -37,14 +26,14 @@ bool IsRefusal(const absl::Status& status) {
 
 }  // namespace
 
-RemoteNode::RemoteNode(PoolMember member, NodeLink::Options link, const v1::Hello& hello,
+RemoteNode::RemoteNode(PoolNode planned, NodeLink::Options link, const v1::Hello& hello,
                        const ExpertSlice& whole, std::function<void()> on_change,
                        const Clock& clock)
-    : member_(std::move(member)),
+    : planned_(std::move(planned)),
       whole_(whole),
       on_change_(std::move(on_change)),
       clock_(clock),
-      name_(member_.name.empty() ? member_.address : member_.name),
+      name_(planned_.name.empty() ? planned_.address : planned_.name),
       link_(std::make_unique<NodeLink>(
           std::move(link), hello, [this] { OnLinkChange(); }, clock)) {}
 
@@ -114,7 +103,7 @@ PoolNodeStatus RemoteNode::Status() const {
   MutexLock lock(&mutex_);
   PoolNodeStatus status;
   status.name = name_;
-  status.address = member_.address;
+  status.address = planned_.address;
   status.state = StateWith(view.open);
   status.last_error = std::string((refusal_.ok() ? view.last_error : refusal_).message());
   status.slices = slices_;
@@ -143,22 +132,23 @@ void RemoteNode::OnLinkChange() {
 }
 
 absl::Status RemoteNode::Inspect(const v1::DescribeReply& node) {
-  const auto wrong = [this, &node](absl::string_view what) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("node ", node.name(), " at ", member_.address, ": ", what));
+  std::string where = absl::StrCat("node ", name_, " at ", planned_.address);
+  const auto wrong = [&where](absl::string_view what) {
+    return absl::FailedPreconditionError(absl::StrCat(where, ": ", what));
   };
-  if (!member_.name.empty() && node.name() != member_.name) {
-    return wrong(absl::StrCat("the plan calls it ", member_.name));
-  }
-  const absl::StatusOr<std::vector<ExpertSlice>> slices = SlicesOf(node, whole_);
+  const absl::StatusOr<std::vector<ExpertSlice>> slices = HoldingsOf(node, whole_);
   if (!slices.ok()) {
     return wrong(slices.status().message());
   }
+  if (!planned_.name.empty() && node.name() != planned_.name) {
+    return wrong(absl::StrCat("it calls itself ", node.name(), ", and the plan does not"));
+  }
+  name_ = node.name();
+  where = absl::StrCat("node ", name_, " at ", planned_.address);
   if (slices->empty() || node.max_rows() == 0) {
     return wrong("it holds no experts yet");
   }
-  std::vector<ExpertSlice> planned = member_.computes;
-  planned.insert(planned.end(), member_.copies.begin(), member_.copies.end());
+  const std::vector<ExpertSlice> planned = planned_.stored();
   for (const ExpertSlice& slice : planned.empty() ? slices_ : planned) {
     if (const auto missing = Uncovered(slice, *slices); !missing.empty()) {
       return wrong(
@@ -166,7 +156,6 @@ absl::Status RemoteNode::Inspect(const v1::DescribeReply& node) {
                        planned.empty() ? ", which it held before" : ", which the plan gives it"));
     }
   }
-  name_ = node.name();
   slices_ = *slices;
   max_rows_ = node.max_rows();
   return absl::OkStatus();

@@ -18,6 +18,7 @@
 #include "coordinator/pool/node_health.h"
 #include "coordinator/pool/node_link.h"
 #include "coordinator/pool/pool_backend.h"
+#include "coordinator/pool/pool_plan.h"
 
 namespace shoal {
 
@@ -25,11 +26,12 @@ namespace shoal {
 class RemoteNode {
  public:
   // `on_change` as NodeLink's, after the node has looked at the change itself.
-  RemoteNode(PoolMember member, NodeLink::Options link, const v1::Hello& hello,
+  RemoteNode(PoolNode planned, NodeLink::Options link, const v1::Hello& hello,
              const ExpertSlice& whole, std::function<void()> on_change, const Clock& clock);
 
-  const std::string& address() const { return member_.address; }
-  const PoolMember& member() const { return member_; }
+  const std::string& address() const { return planned_.address; }
+  // As the user named it: parts that nobody wrote are empty.
+  const PoolNode& planned() const { return planned_; }
   // Its own word once it was welcomed, until then the user's.
   std::string name() const;
   NodeLink& link() { return *link_; }
@@ -54,7 +56,7 @@ class RemoteNode {
   // Checks what the node says of itself against what was seen before and the plan.
   absl::Status Inspect(const v1::DescribeReply& node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const PoolMember member_;
+  const PoolNode planned_;
   const ExpertSlice whole_;
   const std::function<void()> on_change_;
   const Clock& clock_;

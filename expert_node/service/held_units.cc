@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "expert_node/pread_record_reader.h"
 
@@ -21,21 +20,6 @@ absl::StatusOr<std::unique_ptr<HeldUnits>> HeldUnits::Open(const UnitLayout& lay
         std::make_unique<ExpertStore>(layout, std::move(source), std::move(reader)));
   }
   return units;
-}
-
-absl::Status HeldUnits::CheckHeld(const ExpertSlice& slice) const {
-  std::vector<ExpertSlice> here;
-  for (const ExpertSlice& held : held_) {
-    if (const ExpertSlice common = Intersect(slice, held); !common.empty()) {
-      here.push_back(common);
-    }
-  }
-  const std::vector<ExpertSlice> missing = Uncovered(slice, here);
-  if (missing.empty()) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat(FormatSlice(missing.front()), " are asked for and not held here"));
 }
 
 absl::Status HeldUnits::Read(ExpertKey key, UnitRange units, std::string* out) {

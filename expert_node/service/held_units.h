@@ -31,9 +31,6 @@ class HeldUnits {
   // In the order given to Open.
   const std::vector<ExpertSlice>& slices() const { return held_; }
 
-  // FAILED_PRECONDITION names the first part of `slice` that is not held.
-  absl::Status CheckHeld(const ExpertSlice& slice) const;
-
   // Replaces `out` with these units of one expert, in order, with headers and checksums:
   // units.size() x unit size. The units are held. Blocks; calls take turns.
   //   and ExpertStore::ReadRecord's errors

@@ -5,68 +5,38 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstring>
+#include <string>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/io/unique_fd.h"
 #include "common/status/status_util.h"
 
 namespace shoal {
-namespace {
 
-constexpr int kMostPort = 65535;
-
-// The host without brackets, for the system's functions.
-std::string Bare(const std::string& host) {
-  return host.front() == '[' ? host.substr(1, host.size() - 2) : host;
-}
-
-}  // namespace
-
-std::string ListenAddress::ToString() const { return absl::StrCat(host, ":", port); }
-
-absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
-  const absl::Status refused = absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is not an address to listen on; write IP:PORT, for example ",
-                   "127.0.0.1:7071, [::1]:7071 or localhost:7071; port 0 takes a free one"));
-  const size_t colon = text.rfind(':');
-  ListenAddress address;
-  if (colon == absl::string_view::npos || colon == 0 ||
-      !absl::SimpleAtoi(text.substr(colon + 1), &address.port) || address.port < 0 ||
-      address.port > kMostPort) {
-    return refused;
+absl::StatusOr<NetAddress> ParseListenAddress(absl::string_view text) {
+  absl::StatusOr<NetAddress> address = ParseNetAddress(text);
+  if (address.ok() && address->host == "localhost") {
+    address->host = "127.0.0.1";
   }
-  const absl::string_view host = text.substr(0, colon);
-  address.host = host == "localhost" ? "127.0.0.1" : std::string(host);
-  in_addr v4{};
-  if (::inet_pton(AF_INET, address.host.c_str(), &v4) == 1) {
-    constexpr uint32_t kLoopbackNet = 127;
-    address.loopback = ntohl(v4.s_addr) >> 24 == kLoopbackNet;
-    return address;
+  if (!address.ok() || !IsNumeric(*address)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' is not an address to listen on; write IP:PORT, for example ",
+                     "127.0.0.1:7071, [::1]:7071 or localhost:7071; port 0 takes a free one"));
   }
-  in6_addr v6{};
-  if (!absl::StartsWith(host, "[") || !absl::EndsWith(host, "]") ||
-      ::inet_pton(AF_INET6, Bare(address.host).c_str(), &v6) != 1) {
-    return refused;
-  }
-  address.loopback = IN6_IS_ADDR_LOOPBACK(&v6);
   return address;
 }
 
-absl::Status CheckCanListen(const ListenAddress& address) {
+absl::Status CheckCanListen(const NetAddress& address) {
   sockaddr_in v4{};
   sockaddr_in6 v6{};
-  const bool is_v6 = address.host.front() == '[';
+  const bool is_v6 = address.host.find(':') != std::string::npos;
   if (is_v6) {
     v6.sin6_family = AF_INET6;
-    v6.sin6_port = htons(static_cast<uint16_t>(address.port));
-    ::inet_pton(AF_INET6, Bare(address.host).c_str(), &v6.sin6_addr);
+    v6.sin6_port = htons(address.port);
+    ::inet_pton(AF_INET6, address.host.c_str(), &v6.sin6_addr);
   } else {
     v4.sin_family = AF_INET;
-    v4.sin_port = htons(static_cast<uint16_t>(address.port));
+    v4.sin_port = htons(address.port);
     ::inet_pton(AF_INET, address.host.c_str(), &v4.sin_addr);
   }
   const auto* name =

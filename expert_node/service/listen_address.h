@@ -1,31 +1,22 @@
-// Where a server listens, as people write it.
+// Where a server listens.
 #ifndef SHOAL_EXPERT_NODE_SERVICE_LISTEN_ADDRESS_H_
 #define SHOAL_EXPERT_NODE_SERVICE_LISTEN_ADDRESS_H_
-
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/net/address.h"
 
 namespace shoal {
 
-struct ListenAddress {
-  std::string host;  // numeric, IPv6 in brackets
-  int port = 0;      // 0: any free one
-  bool loopback = false;
+// As ParseNetAddress, but only "localhost", which becomes 127.0.0.1, and numbers: a name may stand
+// for several addresses. INVALID_ARGUMENT says what to write.
+absl::StatusOr<NetAddress> ParseListenAddress(absl::string_view text);
 
-  std::string ToString() const;  // HOST:PORT
-};
-
-// "127.0.0.1:7071", "[::1]:7071", "localhost:0", "0.0.0.0:7071". INVALID_ARGUMENT says what to
-// write.
-absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
-
-// Whether the system would let this process listen there now.
+// Whether the system would let this process listen there now; the address is ParseListenAddress's.
 //   ALREADY_EXISTS   another process listens on the port
 //   and ErrnoToStatus's codes; all name the address
-absl::Status CheckCanListen(const ListenAddress& address);
+absl::Status CheckCanListen(const NetAddress& address);
 
 }  // namespace shoal
 

@@ -44,12 +44,12 @@ void SetArguments(grpc::ServerBuilder& builder, int64_t max_request_bytes) {
 
 struct NodeServer::Impl {
   NodeService& service;
-  ListenAddress address;
+  NetAddress address;
   std::unique_ptr<grpc::Server> server = {};
 };
 
 absl::StatusOr<std::unique_ptr<NodeServer>> NodeServer::Start(NodeService& service,
-                                                              const ListenAddress& address) {
+                                                              const NetAddress& address) {
   SHOAL_RETURN_IF_ERROR(CheckCanListen(address));
   auto impl = std::make_unique<Impl>(Impl{service, address});
   grpc::EnableDefaultHealthCheckService(true);
@@ -57,14 +57,15 @@ absl::StatusOr<std::unique_ptr<NodeServer>> NodeServer::Start(NodeService& servi
   grpc::channelz::experimental::InitChannelzService();
   grpc::ServerBuilder builder;
   SetArguments(builder, service.MaxRequestBytes());
-  builder.AddListeningPort(address.ToString(), grpc::InsecureServerCredentials(),
-                           &impl->address.port);
+  int port = 0;
+  builder.AddListeningPort(address.ToString(), grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&service.grpc_service());
   impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr || impl->address.port == 0) {
+  if (impl->server == nullptr || port == 0) {
     return absl::UnavailableError(
         absl::StrCat("listen on ", address.ToString(), ": gRPC could not start its server there"));
   }
+  impl->address.port = static_cast<uint16_t>(port);
   impl->server->GetHealthCheckService()->SetServingStatus(v1::ExpertNode::service_full_name(),
                                                           true);
   return std::unique_ptr<NodeServer>(new NodeServer(std::move(impl)));
@@ -77,7 +78,7 @@ NodeServer::~NodeServer() {
   impl_->server->Wait();
 }
 
-const ListenAddress& NodeServer::address() const { return impl_->address; }
+const NetAddress& NodeServer::address() const { return impl_->address; }
 
 bool NodeServer::Drain(absl::Duration grace) {
   impl_->server->GetHealthCheckService()->Shutdown();

@@ -18,12 +18,12 @@ class NodeServer {
   // reflection for every server that the process makes later; not thread-safe because of that.
   //   CheckCanListen's errors
   static absl::StatusOr<std::unique_ptr<NodeServer>> Start(NodeService& service,
-                                                           const ListenAddress& address);
+                                                           const NetAddress& address);
   // Cuts what is still open.
   ~NodeServer();
 
   // With the port that the system chose where 0 was asked for.
-  const ListenAddress& address() const;
+  const NetAddress& address() const;
 
   // Health becomes NOT_SERVING, streams end after what they have been asked (NodeService::Drain),
   // and what is open after `grace` is cut. Returns when nothing is open. True where nothing was

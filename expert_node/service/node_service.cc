@@ -1,15 +1,15 @@
 #include "expert_node/service/node_service.h"
 
 #include <grpcpp/support/server_callback.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <limits>
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/container/slice_json.h"
+#include "common/io/file.h"
 #include "common/status/status_macros.h"
 #include "common/sync/mutex.h"
 #include "expert_node/io_threads.h"
@@ -24,19 +24,10 @@
 namespace shoal {
 namespace {
 
-constexpr size_t kMostNameBytes = 63;
 constexpr int64_t kMostRows = 65536;
 
-uint64_t FreeDiskBytes(const std::string& directory) {
-  struct statvfs info {};
-  if (directory.empty() || ::statvfs(directory.c_str(), &info) != 0) {
-    return 0;
-  }
-  return uint64_t{info.f_bavail} * info.f_frsize;
-}
-
 absl::Status CheckOptions(const NodeService::Options& options) {
-  SHOAL_RETURN_IF_ERROR(CheckNodeName(options.name));
+  SHOAL_RETURN_IF_ERROR(CheckNodeName(options.name, "name"));
   const std::pair<absl::string_view, int64_t> counts[] = {
       {"max_rows", options.max_rows},       {"max_queued_layers", options.max_queued_layers},
       {"max_streams", options.max_streams}, {"max_fetches", options.max_fetches},
@@ -143,7 +134,7 @@ void NodeService::Impl::FillDescription(v1::DescribeReply* reply) {
   reply->set_max_queued_layers(static_cast<uint32_t>(options_.max_queued_layers));
   reply->set_read_bytes_per_second(options_.read_bytes_per_second);
   reply->set_compute_bytes_per_second(options_.compute_bytes_per_second);
-  reply->set_free_disk_bytes(FreeDiskBytes(options_.directory));
+  reply->set_free_disk_bytes(FreeDiskBytes(options_.directory).value_or(0));
   MutexLock lock(&mutex_);
   reply->set_draining(draining_);
 }
@@ -176,7 +167,7 @@ absl::StatusOr<ExpertSlice> NodeService::Impl::CheckFetch(const v1::FetchUnitsRe
   SHOAL_RETURN_IF_ERROR(rules_.CheckLayerIndex(request.layer(), "layer"));
   SHOAL_ASSIGN_OR_RETURN(const ExpertSlice slice, FromMessage(request.slice(), "slice"));
   SHOAL_RETURN_IF_ERROR(CheckSlices(model_.whole(), {&slice, 1}, "slice"));
-  SHOAL_RETURN_IF_ERROR(units_.CheckHeld(slice));
+  SHOAL_RETURN_IF_ERROR(CheckHolds(units_.slices(), slice));
   return slice;
 }
 
@@ -263,17 +254,6 @@ uint64_t NodeMessageBytes(const ExpertModel& model, const NodeService::Options& 
   const uint64_t fetches =
       static_cast<uint64_t>(options.max_fetches) * kCopies + 1;  // and the buffer of the reads
   return layers * a_layer * kCopies + fetches * model.layout.record_bytes;
-}
-
-absl::Status CheckNodeName(absl::string_view name) {
-  const bool known = std::all_of(name.begin(), name.end(), [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
-  });
-  if (name.empty() || name.size() > kMostNameBytes || !known) {
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a node's name: 1 to ",
-                                                   kMostNameBytes, " of a-z A-Z 0-9 . _ -"));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace shoal

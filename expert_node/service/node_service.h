@@ -34,7 +34,7 @@ class Terms;
 class NodeService {
  public:
   struct Options {
-    std::string name;       // 1 to 63 of a-z A-Z 0-9 . _ -
+    std::string name;       // as CheckNodeName (common/container/slice_json.h) wants it
     std::string directory;  // of the records; its file system's free space is described
     int64_t max_rows = 512;
     // Layers of a stream that wait, are computed, or whose reply is not sent yet, before it is read
@@ -80,9 +80,6 @@ class NodeService {
 // What requests and replies of a node take in memory at most: all streams full, and copies in bulk.
 // From sizes alone.
 uint64_t NodeMessageBytes(const ExpertModel& model, const NodeService::Options& options);
-
-// INVALID_ARGUMENT unless `name` is one that a node may have.
-absl::Status CheckNodeName(absl::string_view name);
 
 }  // namespace shoal
 

@@ -3,7 +3,9 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "shoal/v1/types.pb.h"
+#include "common/container/slice_json.h"
+#include "common/status/status_macros.h"
+#include "shoal/v1/expert_node.pb.h"
 
 namespace shoal {
 
@@ -28,6 +30,23 @@ absl::StatusOr<ExpertSlice> FromMessage(const v1::ExpertSlice& message, absl::st
                                                    ")"));
   }
   return slice;
+}
+
+absl::StatusOr<std::vector<ExpertSlice>> HoldingsOf(const v1::DescribeReply& node,
+                                                    const ExpertSlice& whole) {
+  SHOAL_RETURN_IF_ERROR(CheckNodeName(node.name(), "name"));
+  // Before they are compared with each other, which takes quadratic time.
+  if (node.slices_size() > static_cast<int>(kMaxSlices)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "it says it holds ", node.slices_size(), " slices; at most ", kMaxSlices, " are accepted"));
+  }
+  std::vector<ExpertSlice> slices;
+  for (const v1::ExpertSlice& message : node.slices()) {
+    SHOAL_ASSIGN_OR_RETURN(const ExpertSlice slice, FromMessage(message, "slices"));
+    slices.push_back(slice);
+  }
+  SHOAL_RETURN_IF_ERROR(CheckSlices(whole, slices, "what it says it holds"));
+  return slices;
 }
 
 }  // namespace shoal

@@ -9,6 +9,7 @@
 namespace shoal {
 
 namespace v1 {
+class DescribeReply;
 class ExpertSlice;
 }  // namespace v1
 
@@ -18,6 +19,11 @@ void ToMessage(const ExpertSlice& slice, v1::ExpertSlice* message);
 // INVALID_ARGUMENT, beginning with `field`, where a range is absent or empty. Whether the slice is
 // inside the model is left to CheckSlices.
 absl::StatusOr<ExpertSlice> FromMessage(const v1::ExpertSlice& message, absl::string_view field);
+
+// What a node says it holds, for coordinators: at most kMaxSlices (common/container/slice_json.h),
+// inside `whole`, disjoint; and its name is one that a node may have. INVALID_ARGUMENT otherwise.
+absl::StatusOr<std::vector<ExpertSlice>> HoldingsOf(const v1::DescribeReply& node,
+                                                    const ExpertSlice& whole);
 
 }  // namespace shoal
 

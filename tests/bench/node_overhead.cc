@@ -247,7 +247,7 @@ int Main(int pairs, int round_trips) {
   options.name = "bench";
   const auto service =
       OrDie(NodeService::Create(backend, model, terms, *units, options, Clock::Real()));
-  const auto server = OrDie(NodeServer::Start(*service, {"127.0.0.1", 0, true}));
+  const auto server = OrDie(NodeServer::Start(*service, {"127.0.0.1", 0}));
 
   EchoService echo_service;
   grpc::ServerBuilder builder;

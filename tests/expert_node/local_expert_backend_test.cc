@@ -20,6 +20,7 @@
 #include "coordinator/pool/shard.h"
 #include "kernels/fixed_point.h"
 #include "tests/coordinator/convert/small_checkpoint.h"
+#include "tests/testing/expert_batch.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -32,41 +33,17 @@ using ::shoal::testing::TempDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int64_t kLayer = 2;
-constexpr int64_t kNumExperts = 14;
-constexpr int64_t kPerToken = 3;
-constexpr int64_t kHiddenSize = 36;
+using ::shoal::testing::kHiddenSize;
+using ::shoal::testing::kLayer;
+using ::shoal::testing::kNumExperts;
+using ::shoal::testing::kNumUnits;
+using ::shoal::testing::kPerToken;
+using ::shoal::testing::kWhole;
+using ::shoal::testing::MakeBatch;
+using ::shoal::testing::TestBatch;
+using ::shoal::testing::Units;
+
 constexpr int64_t kIntermediateSize = 20;
-constexpr int64_t kNumUnits = 3;
-constexpr ExpertSlice kWhole{{0, kNumUnits}, {0, kNumExperts}};
-
-// These units of all experts.
-constexpr ExpertSlice Units(int64_t begin, int64_t end) { return {{begin, end}, {0, kNumExperts}}; }
-
-// Rows and choices that stay alive while a batch shows them.
-struct TestBatch {
-  std::vector<float> rows;
-  std::vector<int32_t> ids;
-  std::vector<float> weights;
-  int64_t num_rows = 0;
-
-  ExpertBackend::Batch View() const { return {kLayer, num_rows, rows, ids, weights}; }
-};
-
-TestBatch MakeBatch(int64_t num_rows) {
-  TestBatch batch;
-  batch.num_rows = num_rows;
-  for (int64_t i = 0; i < num_rows * kHiddenSize; ++i) {
-    batch.rows.push_back(static_cast<float>(std::sin(static_cast<double>(i) * 1.7) * 2.0));
-  }
-  for (int64_t row = 0; row < num_rows; ++row) {
-    for (int64_t slot = 0; slot < kPerToken; ++slot) {
-      batch.ids.push_back(static_cast<int32_t>((row * 5 + slot * 4) % kNumExperts));
-      batch.weights.push_back(0.3F + 0.2F * static_cast<float>(slot));
-    }
-  }
-  return batch;
-}
 
 class LocalExpertBackendTest : public ::testing::TestWithParam<ExpertCodec> {
  protected:

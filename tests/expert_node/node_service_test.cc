@@ -28,6 +28,7 @@
 #include "expert_node/service/terms.h"
 #include "shoal/v1/expert_node.grpc.pb.h"
 #include "tests/coordinator/convert/small_checkpoint.h"
+#include "tests/testing/expert_batch.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -40,13 +41,13 @@ using ::shoal::testing::TempDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Of SmallCheckpoint.
-constexpr int64_t kLayer = 2;
-constexpr int64_t kNumExperts = 14;
-constexpr int64_t kPerToken = 3;
-constexpr int64_t kHiddenSize = 36;
-constexpr int64_t kNumUnits = 3;
-constexpr ExpertSlice kWhole{{0, kNumUnits}, {0, kNumExperts}};
+using ::shoal::testing::kHiddenSize;
+using ::shoal::testing::kLayer;
+using ::shoal::testing::kNumExperts;
+using ::shoal::testing::kNumUnits;
+using ::shoal::testing::kPerToken;
+using ::shoal::testing::kWhole;
+
 constexpr int64_t kMaxRows = 8;
 constexpr int kMaxQueued = 3;
 
@@ -202,7 +203,7 @@ class NodeServiceTest : public ::testing::Test {
     SHOAL_ASSERT_OK_AND_ASSIGN(
         service_, NodeService::Create(backend, experts_.model, MakeTerms(experts_.manifest),
                                       *units_, options_, Clock::Real()));
-    SHOAL_ASSERT_OK_AND_ASSIGN(server_, NodeServer::Start(*service_, {"127.0.0.1", 0, true}));
+    SHOAL_ASSERT_OK_AND_ASSIGN(server_, NodeServer::Start(*service_, {"127.0.0.1", 0}));
     stub_ = NewStub();
   }
   std::unique_ptr<v1::ExpertNode::Stub> NewStub() {
@@ -720,6 +721,30 @@ TEST_F(FetchUnitsTest, RefusesWhatItDoesNotHold) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("slice.units")));
 }
 
+TEST(HoldingsOfTest, RefusesNamesAndSlicesThatAreNone) {
+  v1::DescribeReply node;
+  node.set_name("a");
+  ToMessage({{0, 1}, {0, 14}}, node.add_slices());
+  SHOAL_ASSERT_OK_AND_ASSIGN(const auto slices, HoldingsOf(node, kWhole));
+  EXPECT_THAT(slices, ::testing::ElementsAre(ExpertSlice{{0, 1}, {0, 14}}));
+  const auto refuses = [&node](const char* message) {
+    EXPECT_THAT(HoldingsOf(node, kWhole),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
+  };
+  node.set_name("a\x1b[2J");
+  refuses("is no name for a node");
+  node.set_name("a");
+  ToMessage({{0, 2}, {0, 1}}, node.add_slices());
+  refuses("are given twice");
+  *node.mutable_slices(1) = node.slices(0);
+  node.mutable_slices(1)->mutable_units()->set_end(9);
+  refuses("are not a part of");
+  while (node.slices_size() <= 256) {
+    node.add_slices();
+  }
+  refuses("257 slices");
+}
+
 TEST(ListenAddressTest, TellsLoopbackFromTheRest) {
   for (const auto& [text, loopback] : std::map<std::string, bool>{{"127.0.0.1:80", true},
                                                                   {"127.9.9.9:80", true},
@@ -728,8 +753,8 @@ TEST(ListenAddressTest, TellsLoopbackFromTheRest) {
                                                                   {"0.0.0.0:80", false},
                                                                   {"[::]:80", false},
                                                                   {"10.0.0.1:80", false}}) {
-    SHOAL_ASSERT_OK_AND_ASSIGN(const ListenAddress address, ParseListenAddress(text));
-    EXPECT_EQ(address.loopback, loopback) << text;
+    SHOAL_ASSERT_OK_AND_ASSIGN(const NetAddress address, ParseListenAddress(text));
+    EXPECT_EQ(IsLoopback(address), loopback) << text;
   }
   for (const char* text : {"", ":80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:70000", "host:80",
                            "::1:80", "127.0.0.1:-1", "[127.0.0.1]:80"}) {

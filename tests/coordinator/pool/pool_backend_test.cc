@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +26,7 @@
 #include "expert_node/service/terms.h"
 #include "shoal/v1/types.pb.h"
 #include "tests/coordinator/convert/small_checkpoint.h"
+#include "tests/testing/expert_batch.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -39,14 +39,15 @@ using ::shoal::testing::TempDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int64_t kLayer = 2;
-constexpr int64_t kNumExperts = 14;
-constexpr int64_t kPerToken = 3;
-constexpr int64_t kHiddenSize = 36;
-constexpr int64_t kNumUnits = 3;
-constexpr ExpertSlice kWhole{{0, kNumUnits}, {0, kNumExperts}};
+using ::shoal::testing::kLayer;
+using ::shoal::testing::kNumExperts;
+using ::shoal::testing::kNumUnits;
+using ::shoal::testing::kPerToken;
+using ::shoal::testing::kWhole;
+using ::shoal::testing::MakeBatch;
+using ::shoal::testing::TestBatch;
+using ::shoal::testing::Units;
 
-constexpr ExpertSlice Units(int64_t begin, int64_t end) { return {{begin, end}, {0, kNumExperts}}; }
 constexpr ExpertSlice Experts(int64_t begin, int64_t end) { return {{0, kNumUnits}, {begin, end}}; }
 
 // Calls another backend when it is told to, or fails.
@@ -174,13 +175,6 @@ class TestNode {
 
 class PoolBackendTest : public ::testing::Test {
  protected:
-  struct TestBatch {
-    std::vector<float> rows;
-    std::vector<int32_t> ids;
-    std::vector<float> weights;
-    ExpertBackend::Batch view;
-  };
-
   static void SetUpTestSuite() {
     dir_ = new TempDir();
     SmallCheckpoint().WriteTo(*dir_ / "checkpoint");
@@ -193,9 +187,9 @@ class PoolBackendTest : public ::testing::Test {
     ASSERT_THAT(container, testing::IsOk());
     container_ = *std::move(container);
     batch_ = MakeBatch(6);
-    expected_.resize(batch_->rows.size());
+    expected_.resize(batch_.rows.size());
     const auto local = Local();
-    SHOAL_ASSERT_OK(local->Execute(batch_->view, {&kWhole, 1}, {}, expected_));
+    SHOAL_ASSERT_OK(local->Execute(batch_.View(), {&kWhole, 1}, {}, expected_));
   }
 
   std::unique_ptr<ExpertBackend> Local() {
@@ -206,23 +200,9 @@ class PoolBackendTest : public ::testing::Test {
     return *std::move(local);
   }
 
-  static std::unique_ptr<TestBatch> MakeBatch(int64_t num_rows) {
-    auto batch = std::make_unique<TestBatch>();
-    for (int64_t i = 0; i < num_rows * kHiddenSize; ++i) {
-      batch->rows.push_back(static_cast<float>(std::sin(static_cast<double>(i) * 1.7) * 2.0));
-    }
-    for (int64_t i = 0; i < num_rows * kPerToken; ++i) {
-      batch->ids.push_back(
-          static_cast<int32_t>((i / kPerToken * 5 + i % kPerToken * 4) % kNumExperts));
-      batch->weights.push_back(0.3F + 0.2F * static_cast<float>(i % kPerToken));
-    }
-    batch->view = {kLayer, num_rows, batch->rows, batch->ids, batch->weights};
-    return batch;
-  }
-
   TestNode& AddNode(const std::string& name, std::vector<ExpertSlice> slices) {
     nodes_.push_back(std::make_unique<TestNode>(*container_, name, std::move(slices)));
-    options_.members.push_back({"", nodes_.back()->address()});
+    options_.plan.nodes.push_back({"", nodes_.back()->address()});
     return *nodes_.back();
   }
 
@@ -237,8 +217,8 @@ class PoolBackendTest : public ::testing::Test {
   }
 
   absl::Status Execute(std::vector<int64_t>& out) {
-    out.assign(batch_->rows.size(), 0);
-    return backend_->Execute(batch_->view, {&kWhole, 1}, {}, out);
+    out.assign(batch_.rows.size(), 0);
+    return backend_->Execute(batch_.View(), {&kWhole, 1}, {}, out);
   }
   void ExpectTheSameBits() {
     std::vector<int64_t> out;
@@ -250,7 +230,7 @@ class PoolBackendTest : public ::testing::Test {
   static TempDir* dir_;
   std::unique_ptr<Container> container_;
   ThreadPool pool_{2};
-  std::unique_ptr<TestBatch> batch_;
+  TestBatch batch_;
   std::vector<int64_t> expected_;
   PoolOptions options_;
   std::vector<std::unique_ptr<TestNode>> nodes_;
@@ -271,7 +251,7 @@ TEST_F(PoolBackendTest, AnyPlacementGivesTheBitsOfOneMachine) {
   for (const auto& placement : placements) {
     backend_.reset();
     nodes_.clear();
-    options_.members.clear();
+    options_.plan.nodes.clear();
     for (size_t i = 0; i < placement.size(); ++i) {
       AddNode(absl::StrCat("n", i), placement[i]);
     }
@@ -330,7 +310,7 @@ TEST_F(PoolBackendTest, ALateReplyCountsInsteadOfStandInsThatAreHalfDone) {
   AddNode("a", {kWhole});
   AddNode("b", {Units(0, 2)});
   AddNode("c", {Units(2, 3)});
-  options_.members[0].computes = {kWhole};
+  options_.plan.nodes[0].slices = {kWhole};
   Connect();
   ExpectTheSameBits();
   nodes_[0]->backend().Block(true);
@@ -428,8 +408,8 @@ TEST_F(PoolBackendTest, AStopEndsACallThatWaits) {
     }
     stop.request_stop();
   });
-  std::vector<int64_t> out(batch_->rows.size());
-  EXPECT_THAT(backend_->Execute(batch_->view, {&kWhole, 1}, stop.get_token(), out),
+  std::vector<int64_t> out(batch_.rows.size());
+  EXPECT_THAT(backend_->Execute(batch_.View(), {&kWhole, 1}, stop.get_token(), out),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
   stopper.join();
   nodes_[0]->backend().Block(false);
@@ -440,7 +420,7 @@ TEST_F(PoolBackendTest, AnOutputBeyondTheFixedPointRangeIsNotTriedElsewhere) {
   AddNode("a", {kWhole});
   AddNode("b", {kWhole});
   Connect();
-  for (float& value : batch_->rows) {
+  for (float& value : batch_.rows) {
     value *= 1e6F;
   }
   std::vector<int64_t> out;
@@ -491,10 +471,22 @@ TEST_F(PoolBackendTest, RefusesTwoNodesOfOneName) {
 TEST_F(PoolBackendTest, RefusesANodeThatLacksWhatThePlanGivesIt) {
   AddNode("a", {Units(0, 2)});
   AddNode("b", {Units(2, 3)});
-  options_.members[0].computes = {Units(0, 1)};
-  options_.members[1].computes = {Units(1, 3)};
+  options_.plan.nodes[0].slices = {Units(0, 1)};
+  options_.plan.nodes[1].slices = {Units(1, 3)};
   EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                AllOf(HasSubstr("node b"), HasSubstr("it lacks units 1-1"))));
+}
+
+TEST_F(PoolBackendTest, APlanIsCheckedBeforeAnyNodeIsAsked) {
+  options_.plan.identity = container_->manifest().identity;
+  options_.plan.nodes = {{"a", "127.0.0.1:1", {Units(0, 1)}}, {"b", "127.0.0.1:2", {Units(2, 3)}}};
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("units 1-1 of experts 0-13 are computed by no node")));
+  options_.plan.nodes[1] = {"b", "", {Units(1, 3)}};
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("node b of the pool has no address")));
+  options_.plan.identity = std::string(64, '0');
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("identity")));
 }
 
 TEST_F(PoolBackendTest, RefusesANodeOfAnotherContainerAndNamesBoth) {
@@ -503,7 +495,7 @@ TEST_F(PoolBackendTest, RefusesANodeOfAnotherContainerAndNamesBoth) {
   SHOAL_ASSERT_OK(Convert(*dir_ / "checkpoint", *dir_ / "other", options, nullptr, {}));
   SHOAL_ASSERT_OK_AND_ASSIGN(const auto other, Container::Open(*dir_ / "other"));
   TestNode node(*other, "a", {kWhole});
-  options_.members.push_back({"", node.address()});
+  options_.plan.nodes.push_back({"", node.address()});
   EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                AllOf(HasSubstr(node.address()), HasSubstr("identity"),
                                      HasSubstr(other->manifest().identity),
