@@ -200,6 +200,7 @@ absl::Status LocalExpertBackend::Execute(const Batch& batch, std::span<const Exp
   const RowsByExpert grouped = GroupByExpert(batch, impl_->model.num_experts);
   const std::vector<Share> shares = impl_->ShareOut(batch.layer, grouped, slices);
   std::vector<RecordKey> records;
+  records.reserve(shares.size());
   for (const Share& share : shares) {
     records.push_back(share.record);
   }

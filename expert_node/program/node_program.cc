@@ -1,26 +1,21 @@
-// shoal-node: the program that serves a share of a model's experts to coordinators.
+#include "expert_node/program/node_program.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "common/container/manifest.h"
 #include "common/container/slice_json.h"
 #include "common/io/byte_size.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
 #include "common/sync/thread_pool.h"
-#include "common/version.h"
 #include "expert_node/local_expert_backend.h"
 #include "expert_node/node_experts.h"
 #include "expert_node/node_memory_plan.h"
@@ -34,63 +29,7 @@
 namespace shoal {
 namespace {
 
-// How the program ends; docs/operations.md repeats them.
-enum class ExitCode : int {
-  kOk = 0,
-  kFailure = 1,
-  kUsage = 2,
-  kBudgetBelowFloor = 3,
-  kDataDamaged = 4,
-};
-
 constexpr absl::Duration kMeasureTime = absl::Milliseconds(250);
-constexpr int64_t kMostThreads = 1024;
-constexpr int64_t kMostDelayMs = 3'600'000;
-
-struct Flags {
-  std::string directory;
-  std::string listen = "127.0.0.1:7071";
-  std::string name;
-  std::string budget;
-  int64_t threads = 0;
-  int64_t max_rows = 0;
-  int64_t grace_s = 10;
-  bool insecure = false;
-  bool json = false;
-  bool no_measure = false;
-  bool allow_drill = false;
-  int64_t drill_delay_ms = 0;
-};
-
-void Note(absl::string_view text) {
-  std::fprintf(stderr, "shoal-node: %s\n", std::string(text).c_str());
-}
-
-// One line on standard output, at once: who started the node waits for it.
-void PrintLine(const Flags& flags, const nlohmann::json& object, const std::string& text) {
-  std::puts(flags.json ? object.dump().c_str() : text.c_str());
-  std::fflush(stdout);
-}
-
-ExitCode Report(const Flags& flags, const absl::Status& status, ExitCode code) {
-  const std::string message(status.message());
-  Note(message);
-  if (flags.json) {
-    PrintLine(flags,
-              {{"error",
-                {{"code", absl::StatusCodeToString(status.code())},
-                 {"message", message},
-                 {"exit_code", static_cast<int>(code)}}}},
-              "");
-  }
-  return code;
-}
-
-ExitCode Report(const Flags& flags, const absl::Status& status) {
-  return Report(
-      flags, status,
-      status.code() == absl::StatusCode::kDataLoss ? ExitCode::kDataDamaged : ExitCode::kFailure);
-}
 
 // The signals that end the node, kept from every thread that is started later, so that the main
 // thread can wait for one. One that was ignored from the start (nohup) stays ignored.
@@ -136,7 +75,7 @@ struct Node {
   }
 };
 
-absl::StatusOr<NodePlanOptions> PlanOptions(const Flags& flags) {
+absl::StatusOr<NodePlanOptions> PlanOptions(const NodeFlags& flags) {
   NodePlanOptions options;
   options.num_threads = flags.threads > 0 ? static_cast<int>(flags.threads) : UsableCpus();
   if (flags.max_rows > 0) {
@@ -148,7 +87,7 @@ absl::StatusOr<NodePlanOptions> PlanOptions(const Flags& flags) {
   return options;
 }
 
-absl::Status OpenBackend(const Flags& flags, const NodePlanOptions& options, Node& node) {
+absl::Status OpenBackend(const NodeFlags& flags, const NodePlanOptions& options, Node& node) {
   const Clock& clock = Clock::Real();
   node.pool = std::make_unique<ThreadPool>(options.num_threads);
   LocalExpertBackend::Options backend;
@@ -171,7 +110,7 @@ absl::Status OpenBackend(const Flags& flags, const NodePlanOptions& options, Nod
   return absl::OkStatus();
 }
 
-absl::Status Serve(const Flags& flags, const NetAddress& address, NodeService::Options options,
+absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeService::Options options,
                    Node& node) {
   const Clock& clock = Clock::Real();
   // Without a port of its own the process tells the nodes of a machine apart.
@@ -193,7 +132,7 @@ absl::Status Serve(const Flags& flags, const NetAddress& address, NodeService::O
                                                            *node.units, options, clock));
   SHOAL_ASSIGN_OR_RETURN(node.server, NodeServer::Start(*node.service, address));
   const std::string where = node.server->address().ToString();
-  PrintLine(flags,
+  PrintLine(flags.json,
             {{"listening_on", where},
              {"name", options.name},
              {"identity", node.experts.manifest.identity},
@@ -208,7 +147,7 @@ absl::Status Serve(const Flags& flags, const NetAddress& address, NodeService::O
 }
 
 // Waits for a signal, then drains. The next one has its usual effect: it ends the process at once.
-void ServeUntilSignal(const Flags& flags, const sigset_t& signals, Node& node) {
+void ServeUntilSignal(const NodeFlags& flags, const sigset_t& signals, Node& node) {
   int number = 0;
   ::sigwait(&signals, &number);
   ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
@@ -219,7 +158,9 @@ void ServeUntilSignal(const Flags& flags, const sigset_t& signals, Node& node) {
   }
 }
 
-ExitCode Run(const Flags& flags) {
+}  // namespace
+
+NodeExit RunNode(const NodeFlags& flags) {
   const sigset_t signals = HoldBackSignals();
   const absl::StatusOr<NetAddress> address = ParseListenAddress(flags.listen);
   const absl::StatusOr<NodePlanOptions> options = PlanOptions(flags);
@@ -227,15 +168,15 @@ ExitCode Run(const Flags& flags) {
        {address.status(), options.status(),
         flags.name.empty() ? absl::OkStatus() : CheckNodeName(flags.name, "--name")}) {
     if (!status.ok()) {
-      return Report(flags, status, ExitCode::kUsage);
+      return Report(flags.json, status, NodeExit::kUsage);
     }
   }
   if (!IsLoopback(*address) && !flags.insecure) {
-    return Report(flags,
+    return Report(flags.json,
                   absl::InvalidArgumentError(absl::StrCat(
                       flags.listen, " is not loopback, and this release has no TLS: anyone who ",
                       "reaches the port can use the node. Pass --insecure to accept that")),
-                  ExitCode::kUsage);
+                  NodeExit::kUsage);
   }
   if (!IsLoopback(*address)) {
     Note(absl::StrCat("warning: ", flags.listen, " is open to anyone who reaches it: no TLS"));
@@ -243,97 +184,27 @@ ExitCode Run(const Flags& flags) {
   Node node;
   // Said before work is done that would be for nothing.
   if (const absl::Status status = CheckCanListen(*address); !status.ok()) {
-    return Report(flags, status);
+    return Report(flags.json, status);
   }
   absl::StatusOr<NodeExperts> experts = OpenNodeExperts(flags.directory);
   if (!experts.ok()) {
-    return Report(flags, experts.status());
+    return Report(flags.json, experts.status());
   }
   node.experts = *std::move(experts);
   node.plan = PlanNodeMemory(node.experts, *options);
   if (!node.plan.fits) {
-    return Report(flags, absl::FailedPreconditionError(FormatBelowFloor(node.plan)),
-                  ExitCode::kBudgetBelowFloor);
+    return Report(flags.json, absl::FailedPreconditionError(FormatBelowFloor(node.plan)),
+                  NodeExit::kBudgetBelowFloor);
   }
   absl::Status status = OpenBackend(flags, *options, node);
   if (status.ok()) {
     status = Serve(flags, *address, options->service, node);
   }
   if (!status.ok()) {
-    return Report(flags, status);
+    return Report(flags.json, status);
   }
   ServeUntilSignal(flags, signals, node);
-  return ExitCode::kOk;
+  return NodeExit::kOk;
 }
 
-void AddFlags(CLI::App& app, Flags& flags) {
-  app.set_version_flag("--version", absl::StrCat("shoal-node ", kVersion, " (container version ",
-                                                 kContainerVersion, ")"));
-  app.add_option("DIR", flags.directory,
-                 "The partition made by `shoal shard`, or container, whose experts are served")
-      ->required();
-  app.add_option("--listen", flags.listen,
-                 "Where to listen, IP:PORT; port 0 takes a free one (default 127.0.0.1:7071)");
-  app.add_option("--name", flags.name,
-                 "The node's name in a pool, 1 to 63 of a-z A-Z 0-9 . _ - (default: the "
-                 "partition's, or host and port)");
-  app.add_option(
-      "--budget", flags.budget,
-      "Most memory the process takes, like 8GiB (default: what is free, less a reserve)");
-  app.add_option("--threads", flags.threads, "Threads that compute (default: all processors)")
-      ->check(CLI::Range(int64_t{1}, kMostThreads));
-  app.add_option("--max-rows", flags.max_rows,
-                 "Most rows of a request (default: up to 512, as the budget allows)")
-      ->check(CLI::Range(int64_t{1}, int64_t{65536}));
-  app.add_option("--grace", flags.grace_s,
-                 "Seconds that open streams have to end after SIGTERM (default 10)")
-      ->check(CLI::Range(int64_t{0}, int64_t{3600}));
-  app.add_flag("--insecure", flags.insecure, "Listen beyond loopback without TLS");
-  app.add_flag("--no-measure", flags.no_measure, "Do not measure disk and kernels at start");
-  app.add_flag("--json", flags.json, "Print one JSON object a line");
-  CLI::Option* drill = app.add_flag("--allow-drill", flags.allow_drill,
-                                    "Allow the --drill flags, which try failures");
-  app.add_option("--drill-delay-ms", flags.drill_delay_ms,
-                 "Wait N milliseconds before every layer is computed")
-      ->check(CLI::Range(int64_t{0}, kMostDelayMs))
-      ->needs(drill);
-  app.footer(
-      "It says `listening on HOST:PORT` once it is ready: files are verified and an expert was\n"
-      "computed. SIGTERM or Ctrl-C finishes what was asked and ends it; a second one ends it at\n"
-      "once.\n\n"
-      "Exit codes:\n"
-      "  0    ended by a signal, drained\n"
-      "  1    an error that has no other number\n"
-      "  2    unknown flag, or a value that is not accepted\n"
-      "  3    the budget, or the memory that is free, is below what the node needs at least\n"
-      "  4    data is damaged: a checksum or size differs\n\n"
-      "Examples:\n"
-      "  shoal-node ~/models/kimi-linear\n"
-      "  shoal-node ~/models/kimi-linear --listen 192.168.1.20:7071 --insecure --budget 24GiB\n"
-      "  shoal-node ~/models/kimi-linear --listen 127.0.0.1:0 --name shelf-2 --json");
-}
-
-int Main(int argc, char** argv) {
-  Flags flags;
-  CLI::App app("Serves a share of a model's experts to Shoal coordinators.", "shoal-node");
-  AddFlags(app, flags);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    // Help and version are errors of the library, with the code 0.
-    return app.exit(error) == 0 ? static_cast<int>(ExitCode::kOk)
-                                : static_cast<int>(ExitCode::kUsage);
-  }
-  return static_cast<int>(Run(flags));
-}
-
-}  // namespace
 }  // namespace shoal
-
-int main(int argc, char** argv) {
-  const int code = shoal::Main(argc, argv);
-  // Everything of ours is closed. Not through static destructors: threads of gRPC may still be
-  // putting away its server, and would meet them.
-  std::fflush(nullptr);
-  std::_Exit(code);
-}

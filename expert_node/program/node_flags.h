@@ -1,0 +1,28 @@
+// The command line of shoal-node.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+namespace shoal {
+
+struct NodeFlags {
+  std::string directory;
+  std::string listen = "127.0.0.1:7071";
+  std::string name;
+  std::string budget;
+  int64_t threads = 0;
+  int64_t max_rows = 0;
+  int64_t grace_s = 10;
+  bool insecure = false;
+  bool json = false;
+  bool no_measure = false;
+  bool allow_drill = false;
+  int64_t drill_delay_ms = 0;
+};
+
+// What the arguments say, or the code to end with after help, a version or an error was printed.
+std::variant<NodeFlags, int> ParseNodeFlags(int argc, const char* const* argv);
+
+}  // namespace shoal
