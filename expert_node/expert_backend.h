@@ -5,6 +5,7 @@
 #define SHOAL_EXPERT_NODE_EXPERT_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -60,6 +61,10 @@ class ExpertBackend {
     std::span<const int32_t> expert_ids;
     // The same shape; routed_scaling_factor already included.
     std::span<const float> expert_weights;
+    // What the caller has to do meanwhile, and needs no result for; may be empty. Called once before
+    // Execute returns OK, by the thread that called, when all reads or requests have been issued
+    // and before anything is waited for.
+    std::function<void()> meanwhile = {};
   };
   virtual ~ExpertBackend() = default;
 

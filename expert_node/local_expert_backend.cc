@@ -208,6 +208,9 @@ absl::Status LocalExpertBackend::Execute(const Batch& batch, std::span<const Exp
   cost.layer = batch.layer;
   ExpertFetch fetch(*impl_->cache, impl_->stores, impl_->io);
   fetch.Start(std::move(records), std::move(stop));
+  if (batch.meanwhile) {
+    batch.meanwhile();
+  }
   absl::Status status = impl_->Run(batch, shares, fetch, grouped, cost, out);
   impl_->Add(cost, fetch.counts());
   return status;

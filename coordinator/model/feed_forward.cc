@@ -77,18 +77,20 @@ absl::Status MoeBlock(ForwardContext& context, int64_t layer, int64_t first_posi
   batch.rows = w.normed.first(count);
   batch.expert_ids = w.expert_ids.first(rows * k);
   batch.expert_weights = w.expert_weights.first(rows * k);
+  // The shared experts are computed while the others are read, here or on other machines.
+  const auto& shared = context.weights.layers[static_cast<size_t>(layer)].moe->shared_experts;
+  batch.meanwhile = [&] {
+    if (shared) {
+      MlpBlock(context, *shared, num_rows);
+    } else {
+      std::fill(w.block_out.begin(), w.block_out.begin() + static_cast<ptrdiff_t>(count), 0.0F);
+    }
+  };
   const auto sums = w.expert_sums.first(count);
   std::fill(sums.begin(), sums.end(), 0);
   SHOAL_RETURN_IF_ERROR(
       Annotate(context.experts->Execute(batch, {&context.whole, 1}, context.stop, sums),
                absl::StrCat("layer ", layer)));
-
-  const auto& shared = context.weights.layers[static_cast<size_t>(layer)].moe->shared_experts;
-  if (shared) {
-    MlpBlock(context, *shared, num_rows);
-  } else {
-    std::fill(w.block_out.begin(), w.block_out.begin() + static_cast<ptrdiff_t>(count), 0.0F);
-  }
   for (size_t i = 0; i < count; ++i) {
     w.block_out[i] += FromFixedPoint(sums[i]);
   }

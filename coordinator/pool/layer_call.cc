@@ -23,6 +23,7 @@ namespace {
 constexpr absl::Duration kLookAgain = absl::Milliseconds(100);
 
 constexpr size_t kNobody = static_cast<size_t>(-1);
+constexpr int kCannot = 4;  // rank of a holder that is not to be asked
 
 // Errors that every holder would give alike: trying another one only hides them.
 bool IsOfTheBatch(const absl::Status& status) {
@@ -31,11 +32,18 @@ bool IsOfTheBatch(const absl::Status& status) {
 
 }  // namespace
 
+// A reply, and when it came: this thread may have been busy.
+struct LayerCall::Letter {
+  Part* part;
+  Reply reply;
+  absl::Time arrival;
+};
+
 // Where replies are put by the threads of gRPC; outlives the call, because they may come late.
 struct LayerCall::Mailbox {
   Mutex mutex;
   CondVar changed;
-  std::vector<std::pair<Part*, Reply>> mail ABSL_GUARDED_BY(mutex);
+  std::vector<Letter> mail ABSL_GUARDED_BY(mutex);
 };
 
 struct LayerCall::Part {
@@ -75,6 +83,7 @@ LayerCall::LayerCall(const LayerCallPool& pool, const ExpertBackend::Batch& batc
       batch_(batch),
       slices_(slices),
       stop_(std::move(stop)),
+      meanwhile_(batch.meanwhile),
       mailbox_(std::make_shared<Mailbox>()),
       root_(std::make_unique<Part>()) {
   cost_.layer = batch.layer;
@@ -94,10 +103,13 @@ absl::Status LayerCall::Run(std::span<int64_t> out) {
     mailbox->changed.NotifyAll();
   });
   root_->cells = WantedCells();
+  if (!root_->cells.empty()) {
+    SHOAL_RETURN_IF_ERROR(Distribute(root_->cells, *root_));
+  }
+  DoMeanwhile();
   if (root_->cells.empty()) {
     return absl::OkStatus();
   }
-  SHOAL_RETURN_IF_ERROR(Distribute(root_->cells, *root_));
   while (!root_->Done()) {
     SHOAL_RETURN_IF_ERROR(WaitForMail());
     SHOAL_RETURN_IF_ERROR(CheckTimes());
@@ -125,8 +137,7 @@ std::vector<size_t> LayerCall::WantedCells() const {
   return wanted;
 }
 
-// A live node, else this process, else a node under suspicion; none that is at work on it already
-// or has failed at it.
+// The best that is not at work on the cell already and has not failed at it; of equals the first.
 std::optional<size_t> LayerCall::ChooseHolder(size_t cell, const Part& above) const {
   std::set<size_t> tried;
   for (const Part* part = &above; part != nullptr; part = part->above) {
@@ -135,25 +146,37 @@ std::optional<size_t> LayerCall::ChooseHolder(size_t cell, const Part& above) co
     }
   }
   std::optional<size_t> best;
-  NodeState best_state = NodeState::kLost;
+  int best_rank = kCannot;
   for (const size_t holder : pool_.cells[cell].holders) {
-    if (tried.contains(holder)) {
-      continue;
-    }
-    if (holder == pool_.nodes.size()) {
-      return best_state == NodeState::kLive ? best : holder;
-    }
-    if (pool_.nodes[holder]->max_rows() < batch_.num_rows) {
-      continue;  // it came back with less memory; the next call is cut for it
-    }
-    const NodeState state = pool_.nodes[holder]->state();
-    if (state != NodeState::kLost &&
-        (!best || (state == NodeState::kLive && best_state != state))) {
+    const int rank = tried.contains(holder) ? kCannot : RankOf(holder);
+    if (rank < best_rank) {
       best = holder;
-      best_state = state;
+      best_rank = rank;
     }
   }
   return best;
+}
+
+// A live node, else this process, else a node under suspicion, else one that is drained.
+int LayerCall::RankOf(size_t holder) const {
+  if (holder == pool_.nodes.size()) {
+    return 1;
+  }
+  const RemoteNode& node = *pool_.nodes[holder];
+  if (node.max_rows() < batch_.num_rows) {
+    return kCannot;  // it came back with less memory; the next call is cut for it
+  }
+  switch (node.state()) {
+    case NodeState::kLive:
+      return 0;
+    case NodeState::kSuspect:
+      return 2;
+    case NodeState::kDrained:
+      return 3;
+    case NodeState::kLost:
+      return kCannot;
+  }
+  return kCannot;
 }
 
 absl::Status LayerCall::Distribute(const std::vector<size_t>& cells, Part& above) {
@@ -217,19 +240,26 @@ bool LayerCall::Send(Part& part) {
   layer.mutable_expert_ids()->Add(batch_.expert_ids.begin(), batch_.expert_ids.end());
   layer.mutable_expert_weights()->Add(batch_.expert_weights.begin(), batch_.expert_weights.end());
   part.deadline = part.since + node.DeadlineFor(batch_.num_rows);
-  part.outstanding = node.link().Send(std::move(request), [mailbox = mailbox_, &part](Reply reply) {
-    MutexLock lock(&mailbox->mutex);
-    mailbox->mail.emplace_back(&part, std::move(reply));
-    mailbox->changed.NotifyAll();
-  });
+  part.outstanding = node.link().Send(
+      std::move(request), [mailbox = mailbox_, &part, &clock = pool_.clock](Reply reply) {
+        MutexLock lock(&mailbox->mutex);
+        mailbox->mail.push_back({&part, std::move(reply), clock.Now()});
+        mailbox->changed.NotifyAll();
+      });
   return part.outstanding;
+}
+
+void LayerCall::DoMeanwhile() {
+  if (const std::function<void()> todo = std::exchange(meanwhile_, nullptr)) {
+    todo();
+  }
 }
 
 absl::Status LayerCall::ComputeHere(Part& part) {
   std::vector<int64_t> sums(batch_.rows.size());
-  const absl::Time begin = pool_.clock.Now();
-  const absl::Status status = pool_.local->Execute(batch_, SlicesOf(part), stop_, sums);
-  local_time_ += pool_.clock.Now() - begin;
+  ExpertBackend::Batch batch = batch_;
+  batch.meanwhile = [this] { DoMeanwhile(); };
+  const absl::Status status = pool_.local->Execute(batch, SlicesOf(part), stop_, sums);
   if (absl::IsDataLoss(status)) {
     part.failure = status;
     return Distribute(part.cells, part);
@@ -240,25 +270,29 @@ absl::Status LayerCall::ComputeHere(Part& part) {
 }
 
 absl::Status LayerCall::WaitForMail() {
-  std::vector<std::pair<Part*, Reply>> mail;
+  std::vector<Letter> mail;
+  const absl::Time begin = pool_.clock.Now();
   {
     MutexLock lock(&mailbox_->mutex);
     if (mailbox_->mail.empty() && !stop_.stop_requested()) {
-      const absl::Duration left = NextLook() - pool_.clock.Now();
+      const absl::Duration left = NextLook() - begin;
       mailbox_->changed.WaitWithTimeout(&mailbox_->mutex, std::max(left, absl::ZeroDuration()));
     }
     mail.swap(mailbox_->mail);
   }
+  cost_.wait_time += pool_.clock.Now() - begin;
   if (stop_.stop_requested()) {
     return absl::CancelledError("cancelled while nodes computed");
   }
-  for (auto& [part, reply] : mail) {
-    SHOAL_RETURN_IF_ERROR(OnReply(*part, std::move(reply)));
+  for (Letter& letter : mail) {
+    SHOAL_RETURN_IF_ERROR(OnReply(letter));
   }
   return absl::OkStatus();
 }
 
-absl::Status LayerCall::OnReply(Part& part, Reply reply) {
+absl::Status LayerCall::OnReply(Letter& letter) {
+  Part& part = *letter.part;
+  Reply& reply = letter.reply;
   part.outstanding = false;
   RemoteNode& node = *pool_.nodes[part.holder];
   if (reply.ok() && (*reply)->has_error()) {
@@ -271,7 +305,7 @@ absl::Status LayerCall::OnReply(Part& part, Reply reply) {
                                          " sums where ", batch_.rows.size(), " were asked for"));
   } else if (reply.ok()) {
     if (part.below.empty()) {
-      node.OnReply(batch_.num_rows, pool_.clock.Now() - part.since);
+      node.OnReply(batch_.num_rows, letter.arrival - part.since, (*reply)->cost());
     }
     const v1::LayerCost& cost = (*reply)->cost();
     cost_.expert_hits += cost.expert_hits();

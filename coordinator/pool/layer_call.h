@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,9 +29,9 @@ struct LayerCallPool {
   std::span<const std::unique_ptr<RemoteNode>> nodes;
   // A holder whose index is nodes.size() is `local`.
   std::span<const Cell> cells;
+  uint64_t epoch = 0;
   ExpertBackend* local = nullptr;  // null where no cell has it as a holder
   const Clock& clock;
-  uint64_t epoch = 0;
   absl::Duration node_wait;
   std::atomic<uint64_t>& next_id;
 };
@@ -53,25 +54,28 @@ class LayerCall {
   // Adds the sums to `out`. PoolBackend::Execute's errors.
   absl::Status Run(std::span<int64_t> out);
 
-  // What the nodes said it cost them; what `local` did counts there.
+  // What the nodes said it cost them, and the time spent waiting for them; what `local` did counts
+  // there.
   const ExpertLayerStats& cost() const { return cost_; }
-  // Spent in `local`.
-  absl::Duration local_time() const { return local_time_; }
 
  private:
+  struct Letter;
   struct Mailbox;
   struct Part;
   using Reply = absl::StatusOr<std::unique_ptr<v1::LayerReply>>;
 
   std::vector<size_t> WantedCells() const;
   std::optional<size_t> ChooseHolder(size_t cell, const Part& above) const;
+  int RankOf(size_t holder) const;
   // Makes parts below `above` for these cells, one a holder, and sets them to work.
   absl::Status Distribute(const std::vector<size_t>& cells, Part& above);
   bool Send(Part& part);
   absl::Status ComputeHere(Part& part);
+  // Does what the caller gave to do, where it is not done yet.
+  void DoMeanwhile();
 
   absl::Status WaitForMail();
-  absl::Status OnReply(Part& part, Reply reply);
+  absl::Status OnReply(Letter& letter);
   absl::Status CheckTimes();
   absl::Status Hedge(Part& part, absl::Time now);
   absl::Status LookForHolder(Part& part, absl::Time now);
@@ -84,11 +88,11 @@ class LayerCall {
   const ExpertBackend::Batch& batch_;
   const std::span<const ExpertSlice> slices_;
   const std::stop_token stop_;
+  std::function<void()> meanwhile_;  // empty once it is done
   const std::shared_ptr<Mailbox> mailbox_;
   const std::unique_ptr<Part> root_;
   std::vector<Part*> parts_;  // of the tree, without the root
   ExpertLayerStats cost_;
-  absl::Duration local_time_;
   // Of the requests that were lost since the last reply: a node that comes back only to fail at the
   // same request again must not be asked for ever.
   absl::Time first_loss_ = absl::InfiniteFuture();

@@ -6,9 +6,9 @@
 namespace shoal {
 namespace {
 
-absl::Duration Percentile99(const std::deque<absl::Duration>& samples) {
+absl::Duration Percentile(const std::deque<absl::Duration>& samples, size_t percent) {
   std::vector<absl::Duration> sorted(samples.begin(), samples.end());
-  const size_t rank = (sorted.size() * 99 + 99) / 100 - 1;
+  const size_t rank = (sorted.size() * percent + 99) / 100 - 1;
   std::nth_element(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(rank), sorted.end());
   return sorted[rank];
 }
@@ -21,6 +21,8 @@ absl::string_view NodeStateName(NodeState state) {
       return "live";
     case NodeState::kSuspect:
       return "suspect";
+    case NodeState::kDrained:
+      return "drained";
     case NodeState::kLost:
       return "lost";
   }
@@ -75,7 +77,11 @@ absl::Duration LayerDeadline::For(int64_t num_rows) const {
   if (samples.empty()) {
     return kUnknown;
   }
-  return kSlack + 4 * num_rows * Percentile99(samples);
+  return kSlack + 4 * num_rows * Percentile(samples, 99);
+}
+
+absl::Duration LayerDeadline::SingleRowPercentile(size_t percent) const {
+  return single_.empty() ? absl::ZeroDuration() : Percentile(single_, percent);
 }
 
 }  // namespace shoal

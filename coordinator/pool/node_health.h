@@ -11,9 +11,10 @@
 namespace shoal {
 
 // kLive: asked first. kSuspect: answers, but missed a deadline or was gone a moment ago; asked only
-// for what nobody else has. kLost: no stream.
-enum class NodeState { kLive, kSuspect, kLost };
-absl::string_view NodeStateName(NodeState state);  // "live", "suspect", "lost"
+// for what nobody else has. kDrained: well, but its operator wants it left alone; asked last of all.
+// kLost: no stream.
+enum class NodeState { kLive, kSuspect, kDrained, kLost };
+absl::string_view NodeStateName(NodeState state);  // "live", "suspect", "drained", "lost"
 
 // Not thread-safe. Times come from one Clock and do not go back.
 class NodeHealth {
@@ -50,6 +51,9 @@ class LayerDeadline {
   // kSlack and four times the 99th percentile of the last kSamples replies of the same kind (one
   // row, or the time a row of more), or kUnknown while there are none.
   absl::Duration For(int64_t num_rows) const;
+  // Of the last kSamples replies for one row: the smallest latency that `percent` of them do not
+  // exceed; zero while there are none. `percent` is from 1 to 100.
+  absl::Duration SingleRowPercentile(size_t percent) const;
 
   static constexpr size_t kSamples = 200;
   static constexpr absl::Duration kSlack = absl::Milliseconds(50);

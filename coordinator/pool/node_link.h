@@ -18,6 +18,7 @@ namespace v1 {
 class DescribeReply;
 class ExecuteRequest;
 class Hello;
+class LayerCost;
 class LayerReply;
 }  // namespace v1
 

@@ -23,6 +23,8 @@
 
 namespace shoal {
 
+class PoolLayout;
+
 struct PoolOptions {
   // The nodes. Without an identity it is a mere list of addresses: names may be empty, and what
   // nodes hold they say themselves. With one it is checked by CheckPlan.
@@ -33,13 +35,30 @@ struct PoolOptions {
   absl::Duration node_wait = absl::Seconds(60);
 };
 
+// What a node did in all and what became of the time. Costs are the node's own word.
+struct NodeWork {
+  absl::Duration round_trip;  // from sending requests to their replies
+  absl::Duration execute;     // of it, computing, the wait for its disk included
+  absl::Duration disk_wait;   // of that, with nothing to compute
+  absl::Duration queue;       // of the round trip, before the work began
+  int64_t expert_hits = 0;
+  int64_t expert_misses = 0;
+  uint64_t expert_bytes = 0;  // read from its disk
+};
+
 // What a node is doing, for people.
 struct PoolNodeStatus {
   std::string name;
   std::string address;
   NodeState state = NodeState::kLost;
-  std::string last_error;  // of the last stream that ended; empty where none did
-  std::vector<ExpertSlice> slices;
+  std::string last_error;              // of the last stream that ended; empty where none did
+  std::vector<ExpertSlice> slices;     // stored, by its own word
+  std::vector<ExpertSlice> computes;   // while every node is well; empty without a plan
+  uint64_t read_bytes_per_second = 0;  // of its disk, as it measured at its start; 0: it did not
+  uint64_t bytes_in_flight = 0;        // of requests that are not answered, and of their replies
+  NodeWork work;
+  absl::Duration layer_p50;  // round trip of the last 200 layers of one row; zero before the first
+  absl::Duration layer_p95;
   int64_t requests = 0;  // answered
   int64_t hedges = 0;    // given to another holder because this one was late
   int64_t losses = 0;    // streams that ended
@@ -75,10 +94,31 @@ class PoolBackend final : public ExpertBackend {
   std::vector<ExpertLayerStats> Stats() const override;
 
   std::vector<PoolNodeStatus> Nodes() const;
+  // The plan in force.
+  PoolPlan plan() const;
+
+  // Goes over to another plan of the same container. The old one serves until every node of the new
+  // one has answered and holds what the plan gives it; then the next layer goes by the new one, and
+  // calls under way end by the old. Counters of nodes begin again. One at a time.
+  //   INVALID_ARGUMENT     the epoch is not above the one in force, or as Open
+  //   FAILED_PRECONDITION  the plan has no identity; a node is empty or lacks what it should hold;
+  //                        another change is under way
+  //   UNAVAILABLE          a node does not answer within connect_wait
+  //   CANCELLED            `stop`
+  absl::Status ChangePlan(PoolPlan plan, std::stop_token stop);
+
+  // Leaves a node alone, or no longer: it is asked only for what nobody else can do. Returns when
+  // it has nothing more to do, `wait` at most.
+  //   NOT_FOUND            there is no such node; names those there are
+  //   FAILED_PRECONDITION  nobody else who answers holds some of its slices
+  //   DEADLINE_EXCEEDED    it still computes; it stays drained
+  absl::Status DrainNode(const std::string& name, absl::Duration wait);
+  absl::Status UndrainNode(const std::string& name);
 
  private:
   struct Impl;
   explicit PoolBackend(std::unique_ptr<Impl> impl);
+  absl::StatusOr<std::shared_ptr<PoolLayout>> LayoutWith(const std::string& node_name) const;
   std::unique_ptr<Impl> impl_;
 };
 

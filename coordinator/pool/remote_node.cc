@@ -55,7 +55,10 @@ NodeState RemoteNode::state() const {
 }
 
 NodeState RemoteNode::StateWith(bool open) const {
-  return open && refusal_.ok() ? health_.StateAt(clock_.Now()) : NodeState::kLost;
+  if (!open || !refusal_.ok()) {
+    return NodeState::kLost;
+  }
+  return drained_ ? NodeState::kDrained : health_.StateAt(clock_.Now());
 }
 
 std::vector<ExpertSlice> RemoteNode::slices() const {
@@ -86,10 +89,22 @@ absl::Duration RemoteNode::DeadlineFor(int64_t num_rows) const {
   return deadline_.For(num_rows);
 }
 
-void RemoteNode::OnReply(int64_t num_rows, absl::Duration latency) {
+void RemoteNode::OnReply(int64_t num_rows, absl::Duration latency, const v1::LayerCost& cost) {
   MutexLock lock(&mutex_);
   ++requests_;
   deadline_.Add(num_rows, latency);
+  work_.round_trip += latency;
+  work_.execute += absl::Nanoseconds(cost.execute_ns());
+  work_.disk_wait += absl::Nanoseconds(cost.wait_ns());
+  work_.queue += absl::Nanoseconds(cost.queue_ns());
+  work_.expert_hits += cost.expert_hits();
+  work_.expert_misses += cost.expert_misses();
+  work_.expert_bytes += cost.expert_bytes();
+}
+
+void RemoteNode::SetDrained(bool drained) {
+  MutexLock lock(&mutex_);
+  drained_ = drained;
 }
 
 void RemoteNode::OnMissedDeadline() {
@@ -107,6 +122,12 @@ PoolNodeStatus RemoteNode::Status() const {
   status.state = StateWith(view.open);
   status.last_error = std::string((refusal_.ok() ? view.last_error : refusal_).message());
   status.slices = slices_;
+  status.computes = planned_.slices;
+  status.read_bytes_per_second = view.node == nullptr ? 0 : view.node->read_bytes_per_second();
+  status.bytes_in_flight = view.bytes_in_flight;
+  status.work = work_;
+  status.layer_p50 = deadline_.SingleRowPercentile(50);
+  status.layer_p95 = deadline_.SingleRowPercentile(95);
   status.requests = requests_;
   status.hedges = hedges_;
   status.losses = losses_;

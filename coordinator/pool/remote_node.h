@@ -46,9 +46,12 @@ class RemoteNode {
   void Tend();
 
   absl::Duration DeadlineFor(int64_t num_rows) const;
-  void OnReply(int64_t num_rows, absl::Duration latency);
+  // A reply came `latency` after its request was sent, which had the node so much work.
+  void OnReply(int64_t num_rows, absl::Duration latency, const v1::LayerCost& cost);
   void OnMissedDeadline();
   PoolNodeStatus Status() const;
+  // Whether its operator wants it left alone.
+  void SetDrained(bool drained);
 
  private:
   void OnLinkChange();
@@ -68,7 +71,9 @@ class RemoteNode {
   NodeHealth health_ ABSL_GUARDED_BY(mutex_);
   LayerDeadline deadline_ ABSL_GUARDED_BY(mutex_);
   bool was_open_ ABSL_GUARDED_BY(mutex_) = false;
+  bool drained_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;
+  NodeWork work_ ABSL_GUARDED_BY(mutex_);
   int64_t hedges_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t losses_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<NodeLink> link_;  // last: its callbacks use what is above

@@ -83,6 +83,17 @@ TEST(LayerDeadlineTest, IsFourTimesTheNinetyNinthPercentileAndSlack) {
   EXPECT_EQ(deadline.For(100), LayerDeadline::kSlack + 4 * 100 * absl::Milliseconds(5));
 }
 
+TEST(LayerDeadlineTest, KnowsHowLongOneRowTakes) {
+  LayerDeadline deadline;
+  EXPECT_EQ(deadline.SingleRowPercentile(50), absl::ZeroDuration());
+  for (int i = 1; i <= 20; ++i) {
+    deadline.Add(1, absl::Milliseconds(i));
+  }
+  deadline.Add(2, absl::Hours(1));
+  EXPECT_EQ(deadline.SingleRowPercentile(50), absl::Milliseconds(10));
+  EXPECT_EQ(deadline.SingleRowPercentile(95), absl::Milliseconds(19));
+}
+
 TEST(LayerDeadlineTest, ForgetsOldReplies) {
   LayerDeadline deadline;
   deadline.Add(1, absl::Hours(1));

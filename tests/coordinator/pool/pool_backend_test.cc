@@ -158,6 +158,7 @@ class TestNode {
   }
 
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  const std::string& name() const { return name_; }
   ControlledBackend& backend() { return *backend_; }
 
  private:
@@ -214,6 +215,15 @@ class PoolBackendTest : public ::testing::Test {
     auto pool = Open(std::move(local));
     ASSERT_THAT(pool, testing::IsOk());
     backend_ = *std::move(pool);
+  }
+
+  // A plan of the nodes that were added, each with what it computes.
+  PoolPlan PlanOf(const std::vector<std::vector<ExpertSlice>>& slices, uint64_t epoch) const {
+    PoolPlan plan{container_->manifest().identity, epoch, {}};
+    for (size_t i = 0; i < slices.size(); ++i) {
+      plan.nodes.push_back({nodes_[i]->name(), nodes_[i]->address(), slices[i]});
+    }
+    return plan;
   }
 
   absl::Status Execute(std::vector<int64_t>& out) {
@@ -443,6 +453,136 @@ TEST_F(PoolBackendTest, CallsFromSeveralThreadsDoNotDisturbEachOther) {
   for (std::thread& caller : callers) {
     caller.join();
   }
+}
+
+TEST_F(PoolBackendTest, LetsTheCallerWorkWhileNodesDo) {
+  AddNode("a", {kWhole});
+  Connect();
+  nodes_[0]->backend().Block(true);
+  ExpertBackend::Batch batch = batch_.View();
+  int calls = 0;
+  // The node answers only after this: it must have been asked before, and not be waited for.
+  batch.meanwhile = [&] {
+    ++calls;
+    while (nodes_[0]->backend().calls() == 0) {
+      std::this_thread::yield();
+    }
+    nodes_[0]->backend().Block(false);
+  };
+  std::vector<int64_t> out(batch_.rows.size());
+  SHOAL_ASSERT_OK(backend_->Execute(batch, {&kWhole, 1}, {}, out));
+  EXPECT_EQ(out, expected_);
+  EXPECT_EQ(calls, 1);  // though the node takes the rows in two requests
+}
+
+TEST_F(PoolBackendTest, LetsTheCallerWorkWhileItComputesHereOrNothingIsWanted) {
+  AddNode("a", {kWhole});
+  Connect(Local());
+  nodes_[0]->Kill();
+  while (StatusOf(0).state != NodeState::kLost) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ExpertBackend::Batch batch = batch_.View();
+  int calls = 0;
+  batch.meanwhile = [&calls] { ++calls; };
+  std::vector<int64_t> out(batch_.rows.size());
+  SHOAL_ASSERT_OK(backend_->Execute(batch, {&kWhole, 1}, {}, out));
+  EXPECT_EQ(out, expected_);
+  EXPECT_EQ(calls, 1);
+  SHOAL_ASSERT_OK(backend_->Execute(batch, {}, {}, out));
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(PoolBackendTest, GoesOverToAnotherPlanWhileACallIsUnderWay) {
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  options_.plan = PlanOf({{Units(0, 2)}, {Units(2, 3)}}, 1);
+  Connect();
+  ExpectTheSameBits();
+  AddNode("c", {Units(1, 2)});
+  const int before = nodes_[0]->backend().calls();
+  nodes_[0]->backend().Block(true);
+  std::thread caller([this] { ExpectTheSameBits(); });
+  while (nodes_[0]->backend().calls() == before) {
+    std::this_thread::yield();
+  }
+  SHOAL_ASSERT_OK(
+      backend_->ChangePlan(PlanOf({{Units(0, 1)}, {Units(2, 3)}, {Units(1, 2)}}, 2), {}));
+  EXPECT_EQ(backend_->plan().epoch, 2);
+  nodes_[0]->backend().Block(false);
+  caller.join();
+  EXPECT_EQ(StatusOf(2).requests, 0);  // that call was one of the old plan
+  ExpectTheSameBits();
+  EXPECT_EQ(StatusOf(2).requests, 2);
+}
+
+TEST_F(PoolBackendTest, KeepsThePlanInForceWhereTheNextOneIsNotFitToServe) {
+  AddNode("a", {kWhole});
+  AddNode("b", {Units(1, 2)});
+  options_.plan = PlanOf({{kWhole}}, 3);
+  options_.connect_wait = absl::Milliseconds(500);
+  Connect();
+  EXPECT_THAT(backend_->ChangePlan(PlanOf({{kWhole}}, 3), {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("has the epoch 3"), HasSubstr("in force has 3"))));
+  EXPECT_THAT(backend_->ChangePlan(PlanOf({{Units(1, 3)}, {Units(0, 1)}}, 4), {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("node b"), HasSubstr("it lacks"))));
+  PoolPlan next = PlanOf({{Units(0, 1), Units(2, 3)}, {Units(1, 2)}}, 4);
+  nodes_[1]->Kill();
+  EXPECT_THAT(backend_->ChangePlan(next, {}),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("without an answer"), HasSubstr("b at"))));
+  next.identity.clear();
+  EXPECT_THAT(backend_->ChangePlan(next, {}), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                       HasSubstr("not to a list of addresses")));
+  EXPECT_EQ(backend_->plan().epoch, 3);
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, ADrainedNodeIsLeftAlone) {
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  Connect();
+  ExpectTheSameBits();
+  SHOAL_ASSERT_OK(backend_->DrainNode("a", absl::Seconds(10)));
+  EXPECT_EQ(StatusOf(0).state, NodeState::kDrained);
+  const int64_t before = StatusOf(0).requests;
+  ExpectTheSameBits();
+  EXPECT_EQ(StatusOf(0).requests, before);
+  EXPECT_THAT(backend_->DrainNode("b", absl::Seconds(10)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("node b alone holds"), HasSubstr("--copies 2"))));
+  EXPECT_THAT(backend_->DrainNode("z", absl::Seconds(10)),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("it has a, b")));
+  SHOAL_ASSERT_OK(backend_->UndrainNode("a"));
+  ExpectTheSameBits();
+  EXPECT_GT(StatusOf(0).requests, before);
+}
+
+TEST_F(PoolBackendTest, ADrainedNodeIsAskedForWhatNobodyElseCanDo) {
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  Connect();
+  SHOAL_ASSERT_OK(backend_->DrainNode("a", absl::Seconds(10)));
+  nodes_[1]->Kill();
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, SaysThatADrainedNodeIsStillAtWork) {
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  Connect();
+  nodes_[0]->backend().Block(true);
+  std::thread caller([this] { ExpectTheSameBits(); });
+  while (nodes_[0]->backend().calls() == 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_THAT(backend_->DrainNode("a", absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("still at work")));
+  nodes_[0]->backend().Block(false);
+  caller.join();
+  SHOAL_EXPECT_OK(backend_->DrainNode("a", absl::Seconds(10)));
 }
 
 TEST_F(PoolBackendTest, RefusesAPoolThatLeavesUnitsUncovered) {

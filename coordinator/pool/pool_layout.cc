@@ -1,0 +1,219 @@
+#include "coordinator/pool/pool_layout.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status/status_macros.h"
+#include "expert_node/service/request_rules.h"
+#include "expert_node/service/terms.h"
+#include "shoal/v1/expert_node.pb.h"
+
+namespace shoal {
+namespace {
+
+constexpr absl::Duration kTryAgain = absl::Milliseconds(250);
+constexpr absl::Duration kLookAgain = absl::Milliseconds(50);
+
+// Rows of one request: the largest chunk of a prefill.
+constexpr int64_t kMaxRows = 512;
+// What a message has beside its rows or sums.
+constexpr uint64_t kMessageOverhead = uint64_t{1} << 20;
+
+uint64_t MaxMessageBytes(const ExpertSizes& sizes) {
+  const auto rows = static_cast<uint64_t>(kMaxRows);
+  const auto hidden = static_cast<uint64_t>(sizes.layout.hidden_size);
+  const auto chosen = static_cast<uint64_t>(sizes.num_experts_per_token);
+  return rows * (hidden * sizeof(int64_t) + chosen * 2 * sizeof(int64_t)) + kMessageOverhead;
+}
+
+absl::Status CheckNodes(const PoolPlan& plan, const Manifest& manifest) {
+  if (!plan.identity.empty()) {
+    SHOAL_RETURN_IF_ERROR(CheckPlan(plan, manifest));
+  }
+  std::set<std::string> addresses;
+  for (const PoolNode& node : plan.nodes) {
+    if (node.address.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("node ", node.name, " of the pool has no address; write it into the plan"));
+    }
+    if (!addresses.insert(node.address).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the address ", node.address, " is given twice"));
+    }
+  }
+  return addresses.empty() ? absl::InvalidArgumentError("a pool needs at least one node")
+                           : absl::OkStatus();
+}
+
+}  // namespace
+
+PoolLayout::PoolLayout(const Manifest& manifest, PoolPlan plan, const Clock& clock)
+    : plan_(std::move(plan)), sizes_(ExpertSizes::FromManifest(manifest)), clock_(clock) {}
+
+absl::StatusOr<std::unique_ptr<PoolLayout>> PoolLayout::Connect(const Manifest& manifest,
+                                                                PoolPlan plan,
+                                                                const Options& options,
+                                                                const Clock& clock) {
+  SHOAL_RETURN_IF_ERROR(CheckNodes(plan, manifest));
+  std::unique_ptr<PoolLayout> layout(new PoolLayout(manifest, std::move(plan), clock));
+  layout->Dial(manifest);
+  SHOAL_RETURN_IF_ERROR(layout->AwaitAnswers(options));
+  SHOAL_RETURN_IF_ERROR(layout->CheckNames());
+  if (const std::vector<std::string> silent = layout->Silent();
+      options.all_must_answer && !silent.empty()) {
+    return absl::UnavailableError(absl::StrCat("without an answer: ", absl::StrJoin(silent, ", ")));
+  }
+  SHOAL_RETURN_IF_ERROR(layout->CutCells(options.has_local));
+  return layout;
+}
+
+void PoolLayout::Dial(const Manifest& manifest) {
+  v1::Hello hello;
+  *hello.mutable_terms() = MakeTerms(manifest);
+  hello.set_epoch(plan_.epoch);
+  for (const PoolNode& planned : plan_.nodes) {
+    nodes_.push_back(std::make_unique<RemoteNode>(
+        planned, NodeLink::Options{planned.address, MaxMessageBytes(sizes_)}, hello, sizes_.whole(),
+        [this] {
+          MutexLock lock(&mutex_);
+          changed_.NotifyAll();
+        },
+        clock_));
+  }
+}
+
+absl::Status PoolLayout::AwaitAnswers(const Options& options) {
+  const absl::Time give_up = clock_.Now() + options.connect_wait;
+  absl::Time next_try = clock_.Now();
+  while (!AllAnswered() && clock_.Now() < give_up) {
+    if (options.stop.stop_requested()) {
+      return absl::CancelledError("cancelled while nodes were asked");
+    }
+    if (clock_.Now() >= next_try) {
+      next_try = clock_.Now() + kTryAgain;
+      Tend();
+    }
+    MutexLock lock(&mutex_);
+    changed_.WaitWithTimeout(&mutex_, kLookAgain);
+  }
+  return absl::OkStatus();
+}
+
+bool PoolLayout::AllAnswered() const {
+  return std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+    return node->state() != NodeState::kLost || !node->Refusal().ok();
+  });
+}
+
+absl::Status PoolLayout::CheckNames() const {
+  std::map<std::string, std::string> addresses;
+  for (const auto& node : nodes_) {
+    SHOAL_RETURN_IF_ERROR(node->Refusal());
+    const auto [it, is_new] = addresses.emplace(node->name(), node->address());
+    if (!is_new) {
+      return absl::InvalidArgumentError(absl::StrCat("two nodes call themselves ", node->name(),
+                                                     ": ", it->second, " and ", node->address(),
+                                                     "; start one with another --name"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PoolLayout::CutCells(bool has_local) {
+  const ExpertSlice whole = sizes_.whole();
+  std::vector<Holdings> holdings;
+  for (const auto& node : nodes_) {
+    SHOAL_RETURN_IF_ERROR(CheckSlices(whole, node->planned().stored(), node->name()));
+    Holdings held{node->slices(), node->planned().slices};
+    if (held.slices.empty()) {
+      // It has not answered yet; what the plan gives it, it will have when it does.
+      held.slices = node->planned().stored();
+    }
+    holdings.push_back(std::move(held));
+  }
+  cells_ = MakeCells(whole, holdings);
+  // A request names each of its cells, and nodes take no more slices at once.
+  if (cells_.size() > static_cast<size_t>(RequestRules::kMaxSlices)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the slices of the nodes cross each other so that the experts fall into ", cells_.size(),
+        " parts; at most ", RequestRules::kMaxSlices, " are accepted: shard by a simpler plan"));
+  }
+  if (has_local) {
+    for (Cell& cell : cells_) {
+      cell.holders.push_back(nodes_.size());
+    }
+  }
+  return CheckCoverage();
+}
+
+std::vector<std::string> PoolLayout::Silent() const {
+  std::vector<std::string> silent;
+  for (const auto& node : nodes_) {
+    if (node->state() == NodeState::kLost) {
+      silent.push_back(absl::StrCat(node->name(), " at ", node->address(), " (",
+                                    node->Status().last_error, ")"));
+    }
+  }
+  return silent;
+}
+
+absl::Status PoolLayout::CheckCoverage() const {
+  for (const Cell& cell : cells_) {
+    const bool held = std::any_of(cell.holders.begin(), cell.holders.end(), [this](size_t holder) {
+      return holder == nodes_.size() || nodes_[holder]->state() != NodeState::kLost;
+    });
+    if (!held) {
+      const std::vector<std::string> silent = Silent();
+      return absl::UnavailableError(absl::StrCat(
+          "no node holds ", FormatSlice(cell.slice),
+          silent.empty() ? "; add a node that does, or make the partitions again"
+                         : absl::StrCat("; without an answer: ", absl::StrJoin(silent, ", "))));
+    }
+  }
+  return absl::OkStatus();
+}
+
+int64_t PoolLayout::RowsAtOnce() const {
+  int64_t rows = kMaxRows;
+  for (const auto& node : nodes_) {
+    const int64_t limit = node->max_rows();
+    rows = limit > 0 ? std::min(rows, limit) : rows;
+  }
+  return rows;
+}
+
+void PoolLayout::Tend() {
+  std::for_each(nodes_.begin(), nodes_.end(), [](const auto& node) { node->Tend(); });
+}
+
+RemoteNode* PoolLayout::Find(absl::string_view name) const {
+  const auto it = std::find_if(nodes_.begin(), nodes_.end(),
+                               [name](const auto& node) { return node->name() == name; });
+  return it == nodes_.end() ? nullptr : it->get();
+}
+
+absl::Status PoolLayout::CheckDispensable(const RemoteNode& node) const {
+  const auto stands_in = [this, &node](size_t holder) {
+    return holder == nodes_.size() ||
+           (nodes_[holder].get() != &node && (nodes_[holder]->state() == NodeState::kLive ||
+                                              nodes_[holder]->state() == NodeState::kSuspect));
+  };
+  for (const Cell& cell : cells_) {
+    const bool holds = std::any_of(cell.holders.begin(), cell.holders.end(), [&](size_t holder) {
+      return holder < nodes_.size() && nodes_[holder].get() == &node;
+    });
+    if (holds && std::none_of(cell.holders.begin(), cell.holders.end(), stands_in)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("node ", node.name(), " alone holds ", FormatSlice(cell.slice),
+                       " of those that answer: answers would stop without it. Start the other "
+                       "holders, or plan the pool with --copies 2"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shoal

@@ -1,0 +1,79 @@
+// The nodes of one plan, connected, and the experts cut into cells among them. A pool that changes
+// its plan has two of these for a while. Not part of the public interface.
+#ifndef SHOAL_COORDINATOR_POOL_POOL_LAYOUT_H_
+#define SHOAL_COORDINATOR_POOL_POOL_LAYOUT_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/container/manifest.h"
+#include "common/sync/clock.h"
+#include "common/sync/mutex.h"
+#include "coordinator/pool/cells.h"
+#include "coordinator/pool/pool_plan.h"
+#include "coordinator/pool/remote_node.h"
+#include "expert_node/expert_model.h"
+
+namespace shoal {
+
+// Thread-safe.
+class PoolLayout {
+ public:
+  struct Options {
+    absl::Duration connect_wait;  // for all nodes together
+    bool has_local = false;       // this process holds everything: the last holder of every cell
+    bool all_must_answer = false;
+    std::stop_token stop;  // ends the wait
+  };
+
+  // Connects, compares terms and holdings, and cuts the experts. PoolBackend::Open's errors;
+  // CANCELLED at `stop`; and with all_must_answer UNAVAILABLE where one is silent, naming it.
+  static absl::StatusOr<std::unique_ptr<PoolLayout>> Connect(const Manifest& manifest,
+                                                             PoolPlan plan, const Options& options,
+                                                             const Clock& clock);
+
+  const PoolPlan& plan() const { return plan_; }
+  std::span<const std::unique_ptr<RemoteNode>> nodes() const { return nodes_; }
+  // A holder whose index is nodes().size() is the process itself.
+  std::span<const Cell> cells() const { return cells_; }
+  // The largest request that every node takes.
+  int64_t RowsAtOnce() const;
+  // Opens, pings or breaks the links, whatever is due. Called about once a second.
+  void Tend();
+  // Null where no node has that name.
+  RemoteNode* Find(absl::string_view name) const;
+  // That others can do all that this node does.
+  //   FAILED_PRECONDITION  names a slice that nobody else holds who answers
+  absl::Status CheckDispensable(const RemoteNode& node) const;
+
+ private:
+  PoolLayout(const Manifest& manifest, PoolPlan plan, const Clock& clock);
+  void Dial(const Manifest& manifest);
+  absl::Status AwaitAnswers(const Options& options);
+  bool AllAnswered() const;
+  absl::Status CheckNames() const;
+  absl::Status CutCells(bool has_local);
+  absl::Status CheckCoverage() const;
+  std::vector<std::string> Silent() const;
+
+  const PoolPlan plan_;
+  const ExpertSizes sizes_;
+  const Clock& clock_;
+  Mutex mutex_;
+  CondVar changed_;  // a link
+  std::vector<Cell> cells_;
+  std::vector<std::unique_ptr<RemoteNode>> nodes_;  // last: their callbacks use what is above
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_POOL_POOL_LAYOUT_H_
