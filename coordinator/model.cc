@@ -32,6 +32,8 @@ std::vector<ExpertLayerStats> Model::ExpertStats() const {
   return impl_->experts ? impl_->experts->Stats() : std::vector<ExpertLayerStats>();
 }
 
+PoolBackend* Model::pool() { return impl_->pool_experts; }
+
 absl::Status Model::OpenExperts(Impl& impl, const ModelOptions& options) {
   if (!options.pool || !options.pool_alone) {
     LocalExpertBackend::Options local_options;

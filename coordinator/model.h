@@ -68,6 +68,8 @@ class Model {
   const Tokenizer& tokenizer() const;
   EffectiveMode mode() const;
   std::vector<ExpertLayerStats> ExpertStats() const;
+  // The model's; null where it was opened without a pool.
+  PoolBackend* pool();
 
   // RESOURCE_EXHAUSTED where `num_sessions` are open already.
   absl::StatusOr<std::unique_ptr<Session>> NewSession();

@@ -18,6 +18,11 @@ std::unique_ptr<Command> MakeDetokenizeCommand();
 std::unique_ptr<Command> MakeInspectCommand();
 std::unique_ptr<Command> MakeShardCommand();
 std::unique_ptr<Command> MakeBenchCommand();
+std::unique_ptr<Command> MakeServeCommand();
+std::unique_ptr<Command> MakeClusterStatusCommand();
+std::unique_ptr<Command> MakeClusterDrainCommand();
+std::unique_ptr<Command> MakeClusterPlanCommand();
+std::unique_ptr<Command> MakeClusterDrillCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 
 }  // namespace shoal

@@ -23,6 +23,11 @@ int main(int argc, char** argv) {
   commands.push_back(shoal::MakeInspectCommand());
   commands.push_back(shoal::MakeShardCommand());
   commands.push_back(shoal::MakeBenchCommand());
+  commands.push_back(shoal::MakeServeCommand());
+  commands.push_back(shoal::MakeClusterStatusCommand());
+  commands.push_back(shoal::MakeClusterDrainCommand());
+  commands.push_back(shoal::MakeClusterPlanCommand());
+  commands.push_back(shoal::MakeClusterDrillCommand());
   commands.push_back(shoal::MakeVersionCommand());
   const int code =
       shoal::RunProgram(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), commands);

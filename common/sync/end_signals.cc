@@ -1,0 +1,26 @@
+#include "common/sync/end_signals.h"
+
+#include <pthread.h>
+
+#include <initializer_list>
+
+namespace shoal {
+
+EndSignals::EndSignals() {
+  ::sigemptyset(&held_);
+  for (const int number : {SIGTERM, SIGINT}) {
+    struct sigaction current = {};
+    if (::sigaction(number, nullptr, &current) == 0 && current.sa_handler != SIG_IGN) {
+      ::sigaddset(&held_, number);
+    }
+  }
+  ::pthread_sigmask(SIG_BLOCK, &held_, nullptr);
+}
+
+void EndSignals::Wait() {
+  int number = 0;
+  ::sigwait(&held_, &number);
+  ::pthread_sigmask(SIG_UNBLOCK, &held_, nullptr);
+}
+
+}  // namespace shoal

@@ -1,0 +1,26 @@
+// SIGTERM and SIGINT as something to wait for, in programs that serve until they are told to end.
+#ifndef SHOAL_COMMON_SYNC_END_SIGNALS_H_
+#define SHOAL_COMMON_SYNC_END_SIGNALS_H_
+
+#include <signal.h>
+
+namespace shoal {
+
+// At most one at a time in a process, made by the main thread before it starts any other: the
+// signals are kept from every thread that is started later.
+class EndSignals {
+ public:
+  // A signal that was ignored when the program started (nohup) stays ignored.
+  EndSignals();
+
+  // Blocks until one comes. From then on the next has its usual effect: it ends the process at
+  // once.
+  void Wait();
+
+ private:
+  sigset_t held_;
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_COMMON_SYNC_END_SIGNALS_H_

@@ -1,0 +1,24 @@
+// Asks a node to be faulty on purpose.
+#ifndef SHOAL_COORDINATOR_SERVICE_NODE_STRIKE_H_
+#define SHOAL_COORDINATOR_SERVICE_NODE_STRIKE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace shoal {
+
+namespace v1 {
+class DrillRequest;
+}  // namespace v1
+
+// Sends it to the node at `address` (host:port); OK where a node that was told to die does not
+// answer.
+//   FAILED_PRECONDITION  the node was started without --allow-drill
+//   INVALID_ARGUMENT     nothing is asked for, or a number is outside its bounds
+//   UNAVAILABLE          no answer within seconds
+absl::Status StrikeNode(const std::string& address, const v1::DrillRequest& request);
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_SERVICE_NODE_STRIKE_H_
