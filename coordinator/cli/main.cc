@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   commands.push_back(shoal::MakeShardCommand());
   commands.push_back(shoal::MakeSynthCommand());
   commands.push_back(shoal::MakeBenchCommand());
+  commands.push_back(shoal::MakeBenchLinkCommand());
   commands.push_back(shoal::MakeVersionCommand());
   const int code =
       shoal::RunProgram(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), commands);

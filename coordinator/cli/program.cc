@@ -84,12 +84,19 @@ absl::StatusOr<ExitCode> Dispatch(std::vector<std::string> args, const Commands&
   if (args[0] == "--version") {
     args[0] = "version";
   }
-  if (args[0] == "help" && args.size() == 2) {
-    args = {args[1], "--help"};
+  if (args[0] == "help" && args.size() >= 2) {
+    args.erase(args.begin());
+    args.emplace_back("--help");
   }
   if (args[0] == "help" || args[0] == "--help" || args[0] == "-h") {
     console.Print(ProgramHelp(commands));
     return ExitCode::kOk;
+  }
+  // Some commands have a name of two words.
+  if (args.size() >= 2) {
+    if (Command* command = Find(commands, absl::StrCat(args[0], " ", args[1]))) {
+      return RunCommand(*command, std::span(args).subspan(2), console);
+    }
   }
   Command* command = Find(commands, args[0]);
   if (command == nullptr) {
