@@ -205,6 +205,9 @@ NodeExit RunNode(const NodeFlags& flags) {
   if (!IsLoopback(*address)) {
     Note(absl::StrCat("warning: ", flags.listen, " is open to anyone who reaches it: no TLS"));
   }
+  if (flags.allow_drill) {
+    Note("warning: drills are allowed; whoever reaches the port can kill this node or slow it down");
+  }
   Node node;
   // Said before work is done that would be for nothing.
   if (const absl::Status status = CheckCanListen(*address); !status.ok()) {
