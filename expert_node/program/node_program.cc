@@ -206,7 +206,8 @@ NodeExit RunNode(const NodeFlags& flags) {
     Note(absl::StrCat("warning: ", flags.listen, " is open to anyone who reaches it: no TLS"));
   }
   if (flags.allow_drill) {
-    Note("warning: drills are allowed; whoever reaches the port can kill this node or slow it down");
+    Note(
+        "warning: drills are allowed; whoever reaches the port can kill this node or slow it down");
   }
   Node node;
   // Said before work is done that would be for nothing.

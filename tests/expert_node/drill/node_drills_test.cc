@@ -5,6 +5,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <chrono>
 #include <memory>
@@ -211,6 +212,10 @@ TEST_F(NodeDrillsTest, TheServiceBeginsAndEndsDrills) {
   EXPECT_THAT(notes_,
               ElementsAre("drill: every layer takes 50 times its time, for 600000 ms",
                           "drill: the next 3 records are damaged", "drill: over", "drill: killed"));
+}
+
+TEST(NodeDrillsDeathTest, AKillIsOneThatNobodyCanCatch) {
+  EXPECT_EXIT(DrillService::KillProcess(), ::testing::KilledBySignal(SIGKILL), "");
 }
 
 TEST_F(NodeDrillsTest, TheServiceRefusesWhatIsOutsideItsBounds) {

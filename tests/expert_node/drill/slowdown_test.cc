@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "expert_node/drill/slowed_backend.h"
 #include "tests/testing/status_matchers.h"
 
@@ -96,6 +97,32 @@ TEST(SlowedBackendTest, GivesTheBackendsSumsOnceTheSlowdownIsOver) {
   std::vector<int64_t> out(1);
   SHOAL_EXPECT_OK(slowed.Execute({}, {}, {}, out));
   EXPECT_EQ(out[0], 7);
+}
+
+class SleepingBackend final : public ExpertBackend {
+ public:
+  explicit SleepingBackend(absl::Duration time) : time_(time) {}
+  absl::Status Execute(const Batch&, std::span<const ExpertSlice>, std::stop_token,
+                       std::span<int64_t>) override {
+    absl::SleepFor(time_);
+    return absl::OkStatus();
+  }
+  std::vector<ExpertLayerStats> Stats() const override { return {}; }
+
+ private:
+  const absl::Duration time_;
+};
+
+// Never less than that, however slow the machine is: the only bound that can be told.
+TEST(SlowedBackendTest, ALayerTakesFactorTimesAsLongAsTheBackend) {
+  const Clock& clock = Clock::Real();
+  Slowdown slowdown(clock);
+  slowdown.Begin(20, absl::Minutes(5));
+  SleepingBackend sleeping(absl::Milliseconds(2));
+  SlowedBackend slowed(sleeping, absl::ZeroDuration(), slowdown, clock);
+  const absl::Time start = clock.Now();
+  SHOAL_EXPECT_OK(slowed.Execute({}, {}, {}, {}));
+  EXPECT_GE(clock.Now() - start, absl::Milliseconds(40));
 }
 
 }  // namespace
