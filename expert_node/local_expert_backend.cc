@@ -15,7 +15,6 @@
 #include "expert_node/expert_model.h"
 #include "expert_node/expert_store.h"
 #include "expert_node/io_threads.h"
-#include "expert_node/pread_record_reader.h"
 
 namespace shoal {
 namespace {
@@ -176,8 +175,8 @@ absl::StatusOr<std::unique_ptr<LocalExpertBackend>> LocalExpertBackend::Open(
                      "token are ", least, ", so at least ", least, " are needed"));
   }
   for (SliceSource& source : slices) {
-    SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<PreadRecordReader> reader,
-                           PreadRecordReader::Open(source.banks));
+    SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader,
+                           OpenReader(source, options.wrap_reader));
     impl->stores.push_back(
         std::make_unique<ExpertStore>(impl->model.layout, std::move(source), std::move(reader)));
   }

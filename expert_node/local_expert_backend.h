@@ -17,6 +17,7 @@
 #include "common/sync/thread_pool.h"
 #include "expert_node/expert_backend.h"
 #include "expert_node/expert_model.h"
+#include "expert_node/record_reader.h"
 #include "expert_node/slice_source.h"
 
 namespace shoal {
@@ -33,8 +34,9 @@ struct ExpertIoMode {
 class LocalExpertBackend final : public ExpertBackend {
  public:
   struct Options {
-    int64_t cache_records = 0;  // slots of the arena; at least MinCacheRecords
-    int io_threads = 0;         // concurrent reads; 0: a default
+    int64_t cache_records = 0;    // slots of the arena; at least MinCacheRecords
+    int io_threads = 0;           // concurrent reads; 0: a default
+    WrapReader wrap_reader = {};  // absent: records are read as they are
   };
 
   // Opens every bank of every slice and allocates the arena and all scratch. A slot of the arena is

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -45,6 +47,12 @@ class RecordReader {
   // May change from direct to buffered while reads go on, never back.
   virtual ReaderMode Mode() const = 0;
 };
+
+struct SliceSource;
+
+// Puts something between a slice's reader and who reads; returns what is read from then on.
+using WrapReader = std::function<std::unique_ptr<RecordReader>(
+    const SliceSource& source, std::unique_ptr<RecordReader> reader)>;
 
 }  // namespace shoal
 

@@ -1,6 +1,9 @@
 #include "expert_node/slice_source.h"
 
 #include <string>
+#include <utility>
+
+#include "common/status/status_macros.h"
 
 namespace shoal {
 
@@ -34,6 +37,13 @@ SliceSource SliceOfPartition(const Partition& partition, size_t slice_index) {
                             partition.BankBytes(slice_index)});
   }
   return source;
+}
+
+absl::StatusOr<std::unique_ptr<RecordReader>> OpenReader(const SliceSource& source,
+                                                         const WrapReader& wrap_reader) {
+  SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader,
+                         PreadRecordReader::Open(source.banks));
+  return wrap_reader ? wrap_reader(source, std::move(reader)) : std::move(reader);
 }
 
 }  // namespace shoal

@@ -5,13 +5,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "common/container/container.h"
 #include "common/container/expert_slice.h"
 #include "common/container/partition.h"
 #include "expert_node/pread_record_reader.h"
+#include "expert_node/record_reader.h"
 
 namespace shoal {
 
@@ -44,6 +47,11 @@ struct SliceSource {
 SliceSource SliceOfContainer(const Container& container, const ExpertSlice& slice);
 // One of a partition's slices(), read from its own banks.
 SliceSource SliceOfPartition(const Partition& partition, size_t slice_index);
+
+// Opens the banks of a slice, behind what `wrap_reader` (absent: nothing) puts before them.
+// PreadRecordReader::Open's errors.
+absl::StatusOr<std::unique_ptr<RecordReader>> OpenReader(const SliceSource& source,
+                                                         const WrapReader& wrap_reader);
 
 }  // namespace shoal
 

@@ -22,7 +22,9 @@ int main(int argc, char** argv) {
   commands.push_back(shoal::MakeDetokenizeCommand());
   commands.push_back(shoal::MakeInspectCommand());
   commands.push_back(shoal::MakeShardCommand());
+  commands.push_back(shoal::MakeSynthCommand());
   commands.push_back(shoal::MakeBenchCommand());
+  commands.push_back(shoal::MakeBenchLinkCommand());
   commands.push_back(shoal::MakeServeCommand());
   commands.push_back(shoal::MakeClusterStatusCommand());
   commands.push_back(shoal::MakeClusterDrainCommand());

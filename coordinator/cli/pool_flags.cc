@@ -38,14 +38,18 @@ absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::strin
 
 void PoolFlags::Add(FlagSet& flags) {
   flags.Heading("Pool");
-  flags.Text("--nodes", "ADDRESS,...|FILE", &nodes,
-             "Compute experts on these nodes (shoal-node), like\n127.0.0.1:7101,127.0.0.1:7102, "
-             "or on those of a plan");
+  AddNodes(flags,
+           "Compute experts on these nodes (shoal-node), like\n127.0.0.1:7101,127.0.0.1:7102, "
+           "or on those of a plan");
   flags.Integer("--node-wait", &node_wait_seconds, {0, 86'400},
                 absl::StrCat("Seconds to wait for a lost node that nobody stands in for\n(default ",
                              node_wait_seconds, ")"));
   flags.Switch("--pool-alone", &alone,
                "Never read experts from DIR: without it DIR stands in for nodes\nthat are lost");
+}
+
+void PoolFlags::AddNodes(FlagSet& flags, const std::string& help) {
+  flags.Text("--nodes", "ADDRESS,...|FILE", &nodes, help);
   flags.Switch("--insecure", &insecure, "Allow addresses beyond this machine without protection");
 }
 

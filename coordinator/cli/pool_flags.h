@@ -27,7 +27,10 @@ struct PoolFlags {
   bool alone = false;  // without the container's own banks
   bool insecure = false;
 
+  // Flags of a command that computes on a pool, under a heading of their own.
   void Add(FlagSet& flags);
+  // --nodes and --insecure alone; `help` is of the first.
+  void AddNodes(FlagSet& flags, const std::string& help);
   // The pool that --nodes names; nothing without it. Usage errors where other flags need it, and
   // those of CheckNodeAddresses.
   absl::StatusOr<std::optional<PoolOptions>> Options(Console& console) const;

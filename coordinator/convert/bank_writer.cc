@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/container/staged_file.h"
 #include "common/status/status_macros.h"
+#include "coordinator/convert/bank_file_writer.h"
 #include "coordinator/convert/expert_encoder.h"
 #include "coordinator/convert/parallel_status.h"
 #include "coordinator/convert/source_model.h"
@@ -123,32 +123,26 @@ class Batch {
 
 absl::StatusOr<LedgerLayer> WriteBank(const BankJob& job, ThreadPool& pool,
                                       const std::function<absl::Status(uint64_t)>& on_bytes) {
-  SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<StagedFile> bank,
-                         StagedFile::Create(job.directory, BankFile(job.layer)));
-  SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<StagedFile> tree,
-                         StagedFile::Create(job.directory, BankTreeFile(job.layer)));
+  SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<BankFileWriter> writer,
+                         BankFileWriter::Create(job.directory, job.layer));
   const ExpertEncoder encoder(job.layout, job.codebooks);
   const int64_t num_experts = job.config.moe.num_experts;
   const int64_t in_flight = ExpertsInFlight(job, pool.num_threads());
   Batch batch(job, encoder, in_flight);
   LedgerLayer layer;
   layer.layer = job.layer;
-  std::string leaves;
   for (int64_t first = 0; first < num_experts; first += in_flight) {
     SHOAL_RETURN_IF_ERROR(batch.Read(first, std::min(in_flight, num_experts - first), pool));
     SHOAL_RETURN_IF_ERROR(batch.Encode(pool));
-    SHOAL_RETURN_IF_ERROR(bank->Append(batch.records()));
-    for (const Sha256Digest& digest : batch.unit_digests()) {
-      leaves.append(reinterpret_cast<const char*>(digest.data()), digest.size());
-    }
+    SHOAL_RETURN_IF_ERROR(writer->Append(batch.records(), batch.unit_digests()));
     layer.source_digests.insert(layer.source_digests.end(), batch.source_digests().begin(),
                                 batch.source_digests().end());
     SHOAL_RETURN_IF_ERROR(on_bytes(batch.source_bytes()));
   }
-  SHOAL_RETURN_IF_ERROR(tree->Append(std::as_bytes(std::span(leaves.data(), leaves.size()))));
-  SHOAL_ASSIGN_OR_RETURN(layer.bank, bank->Publish());
-  SHOAL_ASSIGN_OR_RETURN(layer.tree, tree->Publish());
-  layer.tree_root = TreeRoot(leaves);
+  SHOAL_ASSIGN_OR_RETURN(BankFileWriter::Written written, writer->Publish());
+  layer.bank = std::move(written.bank);
+  layer.tree = std::move(written.tree);
+  layer.tree_root = std::move(written.tree_root);
   layer.relative_error = batch.error().Relative();
   if (job.codebooks) {
     layer.codebooks = job.codebooks->books;

@@ -8,43 +8,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/container/container.h"
-#include "common/container/directory_files.h"
 #include "common/container/staged_file.h"
 #include "common/io/file.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
-#include "common/version.h"
 #include "coordinator/convert/bank_writer.h"
 #include "coordinator/convert/codebook_training.h"
+#include "coordinator/convert/container_files.h"
+#include "coordinator/convert/trunk_file_writer.h"
 #include "coordinator/convert/trunk_writer.h"
-#include "coordinator/memory_plan.h"
 
 namespace shoal {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string InBytes(uint64_t bytes) {
-  return absl::StrCat(bytes, " bytes (", FormatSize(bytes), ")");
-}
-
 }  // namespace
-
-std::string CreatedBy() { return absl::StrCat("shoal ", kVersion); }
-
-absl::StatusOr<uint64_t> DirectoryBytes(const std::string& directory) {
-  uint64_t total = 0;
-  std::error_code error;
-  for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end;
-       it.increment(error)) {
-    if (it->is_regular_file(error) && !error) {
-      total += it->file_size(error);
-    }
-  }
-  return error ? absl::StatusOr<uint64_t>(
-                     ErrnoToStatus(error.value(), absl::StrCat("list ", directory)))
-               : total;
-}
 
 Conversion::Conversion(const Checkpoint& checkpoint, const SourceModel& source,
                        const ConvertSettings& settings, int num_jobs, StagingDirectory& staging,
@@ -78,26 +57,12 @@ absl::StatusOr<ConvertReport> Conversion::Run() {
 
 absl::Status Conversion::LayOut() {
   trunk_entries_ = LayOutTrunk(source_, settings_.trunk);
-  container_bytes_ = TrunkFileBytes(trunk_entries_) + source_.source_tensors_bytes;
   if (!source_.moe_layers.empty()) {
     SHOAL_ASSIGN_OR_RETURN(layout_, UnitLayout::Make(settings_.experts, source_.config.hidden_size,
                                                      source_.config.moe.moe_intermediate_size));
-    const auto num_experts = static_cast<uint64_t>(source_.config.moe.num_experts);
-    const uint64_t layer_bytes =
-        num_experts * (layout_.record_bytes + layout_.num_units * sizeof(Sha256Digest)) +
-        (settings_.experts == ExpertCodec::kRvq3 ? sizeof(LayerCodebooks) : 0);
-    container_bytes_ += layer_bytes * source_.moe_layers.size();
   }
-  for (const CopiedFile& copy : source_.copies) {
-    container_bytes_ += copy.content.size();
-  }
-  // manifest.json, SHA256SUMS and the ledger: more than their lines take.
-  constexpr uint64_t kBytesPerEntry = 1024;
-  constexpr uint64_t kBytesPerLayer = 16384;
-  constexpr uint64_t kBytesPerExpert = 256;
-  container_bytes_ += kBytesPerEntry * trunk_entries_.size();
-  container_bytes_ += source_.moe_layers.size() *
-                      (kBytesPerLayer + kBytesPerExpert * source_.config.moe.num_experts);
+  container_bytes_ = ContainerBytes(source_.config, layout_, trunk_entries_, source_.copies) +
+                     source_.source_tensors_bytes;
   return absl::OkStatus();
 }
 
@@ -250,14 +215,11 @@ absl::Status Conversion::WriteSmallFiles() {
     manifest.codebooks_sha256 = entry.sha256;
     files.push_back(std::move(entry));
   }
-  std::sort(files.begin(), files.end(),
-            [](const FileEntry& a, const FileEntry& b) { return a.path < b.path; });
   manifest.files = std::move(files);
   return WriteManifest(manifest);
 }
 
 absl::Status Conversion::WriteManifest(Manifest& manifest) {
-  manifest.created_by = CreatedBy();
   manifest.settings = settings_;
   manifest.config = source_.config;
   manifest.unit_layout = layout_;
@@ -270,19 +232,17 @@ absl::Status Conversion::WriteManifest(Manifest& manifest) {
     manifest.banks.push_back({index, layer.tree_root, layer.relative_error});
     report_.layers.push_back({index, layer.relative_error});
   }
-  manifest.identity = ComputeIdentity(checkpoint_.config_json(), manifest);
-  report_.identity = manifest.identity;
   report_.trunk = settings_.trunk;
   report_.trunk_relative_error = trunk_->relative_error;
 
   SHOAL_RETURN_IF_ERROR(Report("manifest"));
-  SHOAL_ASSIGN_OR_RETURN(const FileEntry file,
-                         WriteSmall(std::string(kManifestFile), SerializeManifest(manifest)));
-  std::map<std::string, std::string> sums = {{file.path, file.sha256}};
-  for (const FileEntry& entry : manifest.files) {
-    sums[entry.path] = entry.sha256;
-  }
-  return WriteSmall(std::string(kDigestsFile), FormatDigests(sums)).status();
+  SHOAL_RETURN_IF_ERROR(
+      WriteManifestFiles(checkpoint_.config_json(), manifest,
+                         [this](const std::string& name, absl::string_view content) {
+                           return WriteSmall(name, content);
+                         }));
+  report_.identity = manifest.identity;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<FileEntry> Conversion::WriteSmall(const std::string& name,

@@ -23,13 +23,7 @@
 
 namespace shoal {
 
-// What containers and ledgers say they were made by: "shoal 0.1.0".
-std::string CreatedBy();
-
 using ProgressFunction = std::function<void(const ConvertProgress&)>;
-
-// Size of all files below `directory`.
-absl::StatusOr<uint64_t> DirectoryBytes(const std::string& directory);
 
 // One object serves one Run, on one thread. What it is given outlives it.
 class Conversion {

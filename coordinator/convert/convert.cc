@@ -9,6 +9,7 @@
 #include "common/container/container.h"
 #include "common/container/staging_directory.h"
 #include "common/status/status_macros.h"
+#include "coordinator/convert/container_files.h"
 #include "coordinator/convert/conversion.h"
 #include "coordinator/convert/converter.h"
 #include "coordinator/convert/ledger.h"

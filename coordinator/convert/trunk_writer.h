@@ -19,8 +19,6 @@ namespace shoal {
 
 // The entries of trunk.bin for this source and `--trunk` type, complete but for their checksums.
 std::vector<TrunkEntry> LayOutTrunk(const SourceModel& source, TrunkType type);
-// Size of the file that holds them.
-uint64_t TrunkFileBytes(const std::vector<TrunkEntry>& entries);
 
 // Writes `directory`/trunk.bin. Memory: a few MiB, and the scales of one tensor. `on_bytes` is
 // called from the calling thread with the number of source bytes read since the last call; an error

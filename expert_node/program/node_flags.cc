@@ -39,10 +39,14 @@ void AddFlags(CLI::App& app, NodeFlags& flags) {
   app.add_flag("--no-measure", flags.no_measure, "Do not measure disk and kernels at start");
   app.add_flag("--json", flags.json, "Print one JSON object a line");
   CLI::Option* drill = app.add_flag("--allow-drill", flags.allow_drill,
-                                    "Allow the --drill flags, which try failures");
+                                    "Allow drills: the --drill flags, and those that "
+                                    "`shoal cluster drill` asks for");
   app.add_option("--drill-delay-ms", flags.drill_delay_ms,
                  "Wait N milliseconds before every layer is computed")
       ->check(CLI::Range(int64_t{0}, kMostDelayMs))
+      ->needs(drill);
+  app.add_option("--drill-read-rate", flags.drill_read_rate,
+                 "Read at most so much from the disk in a second, like 50MB")
       ->needs(drill);
   app.footer(
       "It says `listening on HOST:PORT` once it is ready: files are verified and an expert was\n"

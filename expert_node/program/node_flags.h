@@ -20,6 +20,7 @@ struct NodeFlags {
   bool no_measure = false;
   bool allow_drill = false;
   int64_t drill_delay_ms = 0;
+  std::string drill_read_rate;  // a size, as ParseByteSize takes it; empty: as fast as the disk is
 };
 
 // What the arguments say, or the code to end with after help, a version or an error was printed.

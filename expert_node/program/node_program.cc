@@ -16,14 +16,16 @@
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
 #include "common/sync/thread_pool.h"
+#include "expert_node/drill/node_drills.h"
+#include "expert_node/drill/slowed_backend.h"
 #include "expert_node/local_expert_backend.h"
 #include "expert_node/node_experts.h"
 #include "expert_node/node_memory_plan.h"
 #include "expert_node/node_probe.h"
+#include "expert_node/service/drill_service.h"
 #include "expert_node/service/node_server.h"
 #include "expert_node/service/node_service.h"
 #include "expert_node/service/terms.h"
-#include "expert_node/slowed_backend.h"
 #include "shoal/v1/types.pb.h"
 
 namespace shoal {
@@ -64,8 +66,10 @@ struct Node {
   NodeExperts experts;
   NodeMemoryPlan plan;
   std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<NodeDrills> drills;  // absent where none is allowed; also the next two
   std::unique_ptr<LocalExpertBackend> local;
   std::unique_ptr<SlowedBackend> slowed;
+  std::unique_ptr<DrillService> drill_service;
   std::unique_ptr<HeldUnits> units;
   std::unique_ptr<NodeService> service;
   std::unique_ptr<NodeServer> server;
@@ -87,25 +91,44 @@ absl::StatusOr<NodePlanOptions> PlanOptions(const NodeFlags& flags) {
   return options;
 }
 
+// Bytes a second that --drill-read-rate allows; 0: as many as the disk gives.
+absl::StatusOr<uint64_t> DrillReadRate(const NodeFlags& flags) {
+  if (flags.drill_read_rate.empty()) {
+    return 0;
+  }
+  constexpr uint64_t kLeast = 1000;
+  SHOAL_ASSIGN_OR_RETURN(const uint64_t rate, ParseByteSize(flags.drill_read_rate));
+  return rate >= kLeast
+             ? absl::StatusOr<uint64_t>(rate)
+             : absl::InvalidArgumentError(absl::StrCat("--drill-read-rate ", flags.drill_read_rate,
+                                                       ": ", kLeast, " B or more is accepted"));
+}
+
 absl::Status OpenBackend(const NodeFlags& flags, const NodePlanOptions& options, Node& node) {
   const Clock& clock = Clock::Real();
   node.pool = std::make_unique<ThreadPool>(options.num_threads);
   LocalExpertBackend::Options backend;
   backend.cache_records = node.plan.cache_records;
+  if (flags.allow_drill) {
+    SHOAL_ASSIGN_OR_RETURN(const uint64_t read_rate, DrillReadRate(flags));
+    node.drills = std::make_unique<NodeDrills>(read_rate, clock);
+    backend.wrap_reader = node.drills->wrap_reader();
+  }
   SHOAL_ASSIGN_OR_RETURN(node.local,
                          LocalExpertBackend::Open(node.experts.model, node.experts.slices, backend,
                                                   *node.pool, clock));
   node.experts.model.codebooks = {};  // the backend has its own; the rest needs sizes
-  SHOAL_ASSIGN_OR_RETURN(node.units,
-                         HeldUnits::Open(node.experts.model.layout, node.experts.slices));
+  SHOAL_ASSIGN_OR_RETURN(node.units, HeldUnits::Open(node.experts.model.layout, node.experts.slices,
+                                                     backend.wrap_reader));
   SHOAL_RETURN_IF_ERROR(ProbeExperts(*node.local, node.experts.model, *node.units));
   if (const ExpertIoMode mode = node.local->io_mode(); !mode.direct) {
     Note(absl::StrCat("experts are read through the page cache, which is slower: ",
                       mode.why_not_direct));
   }
-  if (flags.drill_delay_ms > 0) {
-    node.slowed =
-        std::make_unique<SlowedBackend>(*node.local, absl::Milliseconds(flags.drill_delay_ms));
+  if (flags.allow_drill) {
+    node.slowed = std::make_unique<SlowedBackend>(
+        *node.local, absl::Milliseconds(flags.drill_delay_ms), node.drills->slowdown(), clock);
+    node.drill_service = std::make_unique<DrillService>(*node.drills, DrillService::Options{Note});
   }
   return absl::OkStatus();
 }
@@ -130,7 +153,8 @@ absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeServic
   SHOAL_ASSIGN_OR_RETURN(node.service, NodeService::Create(node.backend(), node.experts.model,
                                                            MakeTerms(node.experts.manifest),
                                                            *node.units, options, clock));
-  SHOAL_ASSIGN_OR_RETURN(node.server, NodeServer::Start(*node.service, address));
+  SHOAL_ASSIGN_OR_RETURN(node.server,
+                         NodeServer::Start(*node.service, address, node.drill_service.get()));
   const std::string where = node.server->address().ToString();
   PrintLine(flags.json,
             {{"listening_on", where},
@@ -165,7 +189,7 @@ NodeExit RunNode(const NodeFlags& flags) {
   const absl::StatusOr<NetAddress> address = ParseListenAddress(flags.listen);
   const absl::StatusOr<NodePlanOptions> options = PlanOptions(flags);
   for (const absl::Status& status :
-       {address.status(), options.status(),
+       {address.status(), options.status(), DrillReadRate(flags).status(),
         flags.name.empty() ? absl::OkStatus() : CheckNodeName(flags.name, "--name")}) {
     if (!status.ok()) {
       return Report(flags.json, status, NodeExit::kUsage);
@@ -180,6 +204,10 @@ NodeExit RunNode(const NodeFlags& flags) {
   }
   if (!IsLoopback(*address)) {
     Note(absl::StrCat("warning: ", flags.listen, " is open to anyone who reaches it: no TLS"));
+  }
+  if (flags.allow_drill) {
+    Note(
+        "warning: drills are allowed; whoever reaches the port can kill this node or slow it down");
   }
   Node node;
   // Said before work is done that would be for nothing.

@@ -4,16 +4,15 @@
 #include <utility>
 
 #include "common/status/status_macros.h"
-#include "expert_node/pread_record_reader.h"
 
 namespace shoal {
 
 absl::StatusOr<std::unique_ptr<HeldUnits>> HeldUnits::Open(const UnitLayout& layout,
-                                                           std::vector<SliceSource> slices) {
+                                                           std::vector<SliceSource> slices,
+                                                           const WrapReader& wrap_reader) {
   std::unique_ptr<HeldUnits> units(new HeldUnits(layout));
   for (SliceSource& source : slices) {
-    SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<PreadRecordReader> reader,
-                           PreadRecordReader::Open(source.banks));
+    SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader, OpenReader(source, wrap_reader));
     units->held_.push_back(source.slice);
     units->record_bytes_ = std::max(units->record_bytes_, source.read_bytes);
     units->stores_.push_back(

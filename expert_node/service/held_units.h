@@ -24,9 +24,10 @@ namespace shoal {
 // from the expert cache.
 class HeldUnits {
  public:
-  // Opens every bank of every slice; `slices` are disjoint. PreadRecordReader::Open's errors.
+  // Opens every bank of every slice; `slices` are disjoint. OpenReader's errors.
   static absl::StatusOr<std::unique_ptr<HeldUnits>> Open(const UnitLayout& layout,
-                                                         std::vector<SliceSource> slices);
+                                                         std::vector<SliceSource> slices,
+                                                         const WrapReader& wrap_reader = {});
 
   // In the order given to Open.
   const std::vector<ExpertSlice>& slices() const { return held_; }

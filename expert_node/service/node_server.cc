@@ -49,7 +49,8 @@ struct NodeServer::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<NodeServer>> NodeServer::Start(NodeService& service,
-                                                              const NetAddress& address) {
+                                                              const NetAddress& address,
+                                                              DrillService* drill) {
   SHOAL_RETURN_IF_ERROR(CheckCanListen(address));
   auto impl = std::make_unique<Impl>(Impl{service, address});
   grpc::EnableDefaultHealthCheckService(true);
@@ -60,6 +61,9 @@ absl::StatusOr<std::unique_ptr<NodeServer>> NodeServer::Start(NodeService& servi
   int port = 0;
   builder.AddListeningPort(address.ToString(), grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&service.grpc_service());
+  if (drill != nullptr) {
+    builder.RegisterService(&drill->grpc_service());
+  }
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr || port == 0) {
     return absl::UnavailableError(

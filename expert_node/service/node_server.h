@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "expert_node/service/drill_service.h"
 #include "expert_node/service/listen_address.h"
 #include "expert_node/service/node_service.h"
 
@@ -16,9 +17,11 @@ class NodeServer {
   // Listens, without TLS. The health of "" and of "shoal.v1.ExpertNode" is SERVING: call it when
   // the node is ready. `service` outlives the server. Switches on gRPC's health service and
   // reflection for every server that the process makes later; not thread-safe because of that.
+  // `drill` (may be null) is served beside it, and outlives the server too.
   //   CheckCanListen's errors
   static absl::StatusOr<std::unique_ptr<NodeServer>> Start(NodeService& service,
-                                                           const NetAddress& address);
+                                                           const NetAddress& address,
+                                                           DrillService* drill = nullptr);
   // Cuts what is still open.
   ~NodeServer();
 

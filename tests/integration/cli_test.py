@@ -15,7 +15,8 @@ import tempfile
 import numpy as np
 from shoal_program import Shoal, check, finish
 
-COMMANDS = ("convert", "plan", "run", "chat", "eval", "tokenize", "detokenize", "inspect", "shard", "bench", "version")
+COMMANDS = ("convert", "plan", "run", "chat", "eval", "tokenize", "detokenize", "inspect", "shard", "synth", "bench",
+            "bench link", "version")
 TEXT = "Once upon a time there was a king"
 CHECKPOINT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/tiny-kimi-linear")
 
@@ -23,7 +24,8 @@ CHECKPOINT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../exa
 def help_and_version(shoal, node):
     overview = shoal.ok("--help").text
     for command in COMMANDS:
-        text = shoal.ok(command, "--help").text
+        text = shoal.ok(*command.split(), "--help").text
+        check(text == shoal.ok("help", *command.split()).text, f"help {command} is the same")
         check("Examples:" in text and f"shoal {command}" in text, f"{command} --help has examples")
         check(command in overview, f"shoal --help lists {command}")
     check(shoal.ok("--version").text == shoal.ok("version").text, "--version and version agree")

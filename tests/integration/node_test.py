@@ -57,6 +57,9 @@ def help_and_flags(program, model):
         ((model, "--listen", "127.0.0.1:0", "--name", "a b"), ("a b", "1 to 63")),
         ((model, "--listen", "127.0.0.1:0", "--budget", "8G"), ("8G",)),
         ((model, "--listen", "127.0.0.1:0", "--drill-delay-ms", "5"), ("--allow-drill",)),
+        ((model, "--listen", "127.0.0.1:0", "--drill-read-rate", "5MB"), ("--allow-drill",)),
+        ((model, "--listen", "127.0.0.1:0", "--allow-drill", "--drill-read-rate", "999"), ("--drill-read-rate 999", "1000 B or more")),
+        ((model, "--listen", "127.0.0.1:0", "--allow-drill", "--drill-read-rate", "5M"), ("5M",)),
         ((model, "--nonsense"), ("--nonsense",)),
     ):
         status, out, error = run(program, *args)
@@ -129,6 +132,14 @@ def warns(program, model):
     check(status == 0 and "no TLS" in error, "--insecure warns", f"{status}: {error}")
 
 
+def throttles(program, model):
+    node = Node(program, model, "--listen", "127.0.0.1:0", "--json", "--allow-drill", "--drill-read-rate", "2MB")
+    ready = json.loads(node.line)
+    check(0 < ready["read_bytes_per_second"] <= 2_000_000, "what is measured is the throttled rate", node.line)
+    status, _, error = node.end(signal.SIGTERM)
+    check(status == 0 and "drills are allowed" in error, "--allow-drill warns", f"{status}: {error}")
+
+
 def main():
     program, model = sys.argv[1:]
     help_and_flags(program, model)
@@ -136,6 +147,7 @@ def main():
     serves(program, model)
     stays_in_the_budget(program, model)
     warns(program, model)
+    throttles(program, model)
     finish()
 
 
