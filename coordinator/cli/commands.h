@@ -17,6 +17,7 @@ std::unique_ptr<Command> MakeTokenizeCommand();
 std::unique_ptr<Command> MakeDetokenizeCommand();
 std::unique_ptr<Command> MakeInspectCommand();
 std::unique_ptr<Command> MakeShardCommand();
+std::unique_ptr<Command> MakeFillCommand();
 std::unique_ptr<Command> MakeBenchCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 

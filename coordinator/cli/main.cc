@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   commands.push_back(shoal::MakeDetokenizeCommand());
   commands.push_back(shoal::MakeInspectCommand());
   commands.push_back(shoal::MakeShardCommand());
+  commands.push_back(shoal::MakeFillCommand());
   commands.push_back(shoal::MakeBenchCommand());
   commands.push_back(shoal::MakeVersionCommand());
   const int code =

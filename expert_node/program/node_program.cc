@@ -11,15 +11,19 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/container/partition_writer.h"
 #include "common/container/slice_json.h"
+#include "common/container/staging_directory.h"
 #include "common/io/byte_size.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
 #include "common/sync/thread_pool.h"
+#include "expert_node/fill/partition_filler.h"
 #include "expert_node/local_expert_backend.h"
 #include "expert_node/node_experts.h"
 #include "expert_node/node_memory_plan.h"
 #include "expert_node/node_probe.h"
+#include "expert_node/program/empty_node.h"
 #include "expert_node/service/node_server.h"
 #include "expert_node/service/node_service.h"
 #include "expert_node/service/terms.h"
@@ -158,53 +162,80 @@ void ServeUntilSignal(const NodeFlags& flags, const sigset_t& signals, Node& nod
   }
 }
 
-}  // namespace
-
-NodeExit RunNode(const NodeFlags& flags) {
-  const sigset_t signals = HoldBackSignals();
-  const absl::StatusOr<NetAddress> address = ParseListenAddress(flags.listen);
-  const absl::StatusOr<NodePlanOptions> options = PlanOptions(flags);
-  for (const absl::Status& status :
-       {address.status(), options.status(),
-        flags.name.empty() ? absl::OkStatus() : CheckNodeName(flags.name, "--name")}) {
-    if (!status.ok()) {
-      return Report(flags.json, status, NodeExit::kUsage);
-    }
+// What is wrong with the flags, whatever the state of things.
+absl::Status CheckFlags(const NodeFlags& flags, const absl::StatusOr<NetAddress>& address,
+                        const absl::StatusOr<NodePlanOptions>& options) {
+  SHOAL_RETURN_IF_ERROR(address.status());
+  SHOAL_RETURN_IF_ERROR(options.status());
+  if (!flags.name.empty()) {
+    SHOAL_RETURN_IF_ERROR(CheckNodeName(flags.name, "--name"));
+  }
+  if (flags.name.empty() && IsVacant(flags.directory)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flags.directory, " does not exist or is empty, so this node has to be filled: pass --name, ",
+        "by which the pool's plan knows it (or check the path)"));
   }
   if (!IsLoopback(*address) && !flags.insecure) {
-    return Report(flags.json,
-                  absl::InvalidArgumentError(absl::StrCat(
-                      flags.listen, " is not loopback, and this release has no TLS: anyone who ",
-                      "reaches the port can use the node. Pass --insecure to accept that")),
-                  NodeExit::kUsage);
+    return absl::InvalidArgumentError(absl::StrCat(
+        flags.listen, " is not loopback, and this release has no TLS: anyone who ",
+        "reaches the port can use the node. Pass --insecure to accept that"));
   }
-  if (!IsLoopback(*address)) {
-    Note(absl::StrCat("warning: ", flags.listen, " is open to anyone who reaches it: no TLS"));
-  }
+  return absl::OkStatus();
+}
+
+// Serves what is in the directory until a signal comes.
+NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address,
+                        const NodePlanOptions& options, const sigset_t& signals) {
   Node node;
-  // Said before work is done that would be for nothing.
-  if (const absl::Status status = CheckCanListen(*address); !status.ok()) {
-    return Report(flags.json, status);
-  }
   absl::StatusOr<NodeExperts> experts = OpenNodeExperts(flags.directory);
   if (!experts.ok()) {
     return Report(flags.json, experts.status());
   }
+  // What an earlier process left that was killed just after it had been filled.
+  StagingDirectory::RemoveLeftOver(WithoutTrailingSlashes(flags.directory), kPartitionStaging);
   node.experts = *std::move(experts);
-  node.plan = PlanNodeMemory(node.experts, *options);
+  node.plan = PlanNodeMemory(node.experts, options);
   if (!node.plan.fits) {
     return Report(flags.json, absl::FailedPreconditionError(FormatBelowFloor(node.plan)),
                   NodeExit::kBudgetBelowFloor);
   }
-  absl::Status status = OpenBackend(flags, *options, node);
+  absl::Status status = OpenBackend(flags, options, node);
   if (status.ok()) {
-    status = Serve(flags, *address, options->service, node);
+    status = Serve(flags, address, options.service, node);
   }
   if (!status.ok()) {
     return Report(flags.json, status);
   }
   ServeUntilSignal(flags, signals, node);
   return NodeExit::kOk;
+}
+
+}  // namespace
+
+NodeExit RunNode(const NodeFlags& flags) {
+  const sigset_t signals = HoldBackSignals();
+  absl::StatusOr<NetAddress> address = ParseListenAddress(flags.listen);
+  const absl::StatusOr<NodePlanOptions> options = PlanOptions(flags);
+  if (const absl::Status status = CheckFlags(flags, address, options); !status.ok()) {
+    return Report(flags.json, status, NodeExit::kUsage);
+  }
+  if (!IsLoopback(*address)) {
+    Note(absl::StrCat("warning: ", flags.listen, " is open to anyone who reaches it: no TLS"));
+  }
+  // Said before work is done that would be for nothing.
+  if (const absl::Status status = CheckCanListen(*address); !status.ok()) {
+    return Report(flags.json, status);
+  }
+  if (IsVacant(flags.directory)) {
+    const absl::StatusOr<EmptyNodeEnd> end = ServeEmptyNode(flags, signals, *address);
+    if (!end.ok()) {
+      return Report(flags.json, end.status());
+    }
+    if (*end == EmptyNodeEnd::kSignal) {
+      return NodeExit::kOk;
+    }
+  }
+  return ServePartition(flags, *address, *options, signals);
 }
 
 }  // namespace shoal

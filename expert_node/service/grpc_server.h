@@ -1,0 +1,52 @@
+// A gRPC server of one service, with standard health, reflection and channelz: what every program
+// that others reach has in common.
+#ifndef SHOAL_EXPERT_NODE_SERVICE_GRPC_SERVER_H_
+#define SHOAL_EXPERT_NODE_SERVICE_GRPC_SERVER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/net/address.h"
+
+namespace grpc {
+class Service;
+}  // namespace grpc
+
+namespace shoal {
+
+class GrpcServer {
+ public:
+  struct Options {
+    NetAddress address;             // ParseListenAddress's
+    int64_t max_request_bytes = 0;  // the largest message a client may send
+    // Of the health of "" and of "shoal.v1.ExpertNode": SERVING, or NOT_SERVING.
+    bool serving = true;
+  };
+  // Listens, without TLS. `service`, which is a shoal.v1.ExpertNode, outlives the server. Switches
+  // on gRPC's health service and reflection for every server that the process makes later; not
+  // thread-safe because of that.
+  //   CheckCanListen's errors
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(grpc::Service& service,
+                                                           const Options& options);
+  // Cuts what is still open.
+  ~GrpcServer();
+
+  // With the port that the system chose where 0 was asked for.
+  const NetAddress& address() const;
+
+  // Health becomes NOT_SERVING, for good.
+  void StopServing();
+  // Takes no new call, and cuts what is open after a moment for last words. Returns when nothing
+  // is.
+  void Shutdown();
+
+ private:
+  struct Impl;
+  explicit GrpcServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_EXPERT_NODE_SERVICE_GRPC_SERVER_H_
