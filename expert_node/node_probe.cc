@@ -189,9 +189,9 @@ absl::StatusOr<uint64_t> MeasureScratchReadRate(const std::string& directory,
   }
   SHOAL_ASSIGN_OR_RETURN(const UniqueFd fd, WriteScratch(directory, kFileBytes, kPieceBytes));
   // By the descriptor: the file has no other name.
-  SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<PreadRecordReader> reader,
-                         PreadRecordReader::Open(
-                             {{0, absl::StrCat("/proc/self/fd/", fd.get()), kFileBytes}}));
+  SHOAL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<PreadRecordReader> reader,
+      PreadRecordReader::Open({{0, absl::StrCat("/proc/self/fd/", fd.get()), kFileBytes}}));
   return MeasureReads(
       [&reader](std::mt19937& random, std::span<std::byte> buffer, ReadCounts& counts) {
         return reader->Read(0, Below(kFileBytes / kPieceBytes, random) * kPieceBytes, buffer,

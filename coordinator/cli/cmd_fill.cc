@@ -62,12 +62,14 @@ class FillCommand final : public Command {
   void AddFlags(FlagSet& flags) override {
     flags.RequiredArgument("DIR", &directory_, "Container made by `shoal convert`");
     flags.Text("--plan", "FILE", &plan_file_, "Plan of the pool, made by `shoal plan --out FILE`");
-    flags.Text("--from", "ADDRESS,...", &from_,
-               "Who the nodes fetch units from, the first that has them\n(default: the plan's nodes "
-               "that hold some, then DIR)");
-    flags.Text("--listen", "IP:PORT", &listen_,
-               "Where DIR is lent to the nodes meanwhile (default 127.0.0.1:0);\nfor nodes on other "
-               "machines an address of this one");
+    flags.Text(
+        "--from", "ADDRESS,...", &from_,
+        "Who the nodes fetch units from, the first that has them\n(default: the plan's nodes "
+        "that hold some, then DIR)");
+    flags.Text(
+        "--listen", "IP:PORT", &listen_,
+        "Where DIR is lent to the nodes meanwhile (default 127.0.0.1:0);\nfor nodes on other "
+        "machines an address of this one");
     flags.Text("--node", "NAME", &only_node_, "Only this node");
     flags.Switch("--insecure", &insecure_,
                  "Allow addresses beyond this machine without protection");
@@ -131,13 +133,13 @@ class FillCommand final : public Command {
     std::vector<std::string> addresses;
     for (const PoolNode& node : plan.nodes) {
       if (node.address.empty()) {
-        return UsageError(absl::StrCat("--plan: node ", node.name, " has no address in ",
-                                       *plan_file_));
+        return UsageError(
+            absl::StrCat("--plan: node ", node.name, " has no address in ", *plan_file_));
       }
       addresses.push_back(node.address);
     }
-    SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(
-        addresses, absl::StrCat("--plan: ", *plan_file_), insecure_, console));
+    SHOAL_RETURN_IF_ERROR(
+        CheckNodeAddresses(addresses, absl::StrCat("--plan: ", *plan_file_), insecure_, console));
     bool found = !only_node_.has_value();
     for (size_t i = 0; i < addresses.size(); ++i) {
       PlannedNode& node = nodes_.emplace_back();

@@ -92,8 +92,8 @@ std::vector<std::string> Warnings(const PlacementReport& report) {
   for (const NodeRates& node : report.nodes) {
     if (node.compute_assumed) {
       warnings.push_back(absl::StrCat(
-          "node ", node.name, " is empty, so its kernels are not measured: ",
-          RateText(node.compute_bytes_per_second),
+          "node ", node.name,
+          " is empty, so its kernels are not measured: ", RateText(node.compute_bytes_per_second),
           " is assumed, as of the slowest of the others, or else of its disk; plan again when it ",
           "is filled"));
     }

@@ -52,8 +52,8 @@ absl::Status CheckSource(const std::string& text, bool beyond_loopback) {
 absl::Status CheckCount(absl::string_view field, int count, int most) {
   return count >= 1 && count <= most
              ? absl::OkStatus()
-             : absl::InvalidArgumentError(absl::StrCat(field, " has ", count, " elements; 1 to ",
-                                                       most, " are accepted"));
+             : absl::InvalidArgumentError(
+                   absl::StrCat(field, " has ", count, " elements; 1 to ", most, " are accepted"));
 }
 
 std::string ParentOf(const std::string& path) {
@@ -100,9 +100,9 @@ absl::StatusOr<FillOrder> CheckFillRequest(const v1::FillRequest& request,
                                                       Shown(request.name())));
   }
   if (!DigestFromHex(request.manifest_sha256()).has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("manifest_sha256 is ", Shown(request.manifest_sha256()),
-                     "; 64 hexadecimal digits are accepted"));
+    return absl::InvalidArgumentError(absl::StrCat("manifest_sha256 is ",
+                                                   Shown(request.manifest_sha256()),
+                                                   "; 64 hexadecimal digits are accepted"));
   }
   SHOAL_RETURN_IF_ERROR(CheckCount("slices", request.slices_size(), static_cast<int>(kMaxSlices)));
   SHOAL_RETURN_IF_ERROR(CheckCount("sources", request.sources_size(), kMostSources));
@@ -153,7 +153,8 @@ absl::Status FillPartition(const v1::FillRequest& request, const FillOptions& op
   const absl::Status status =
       WritePartition(*source, wanted, *staging, written, progress, on_progress, std::move(stop));
   for (const std::string& file : written.remade_files) {
-    options.on_note(absl::StrCat(file, " of an earlier call was not as it had been left; made again"));
+    options.on_note(
+        absl::StrCat(file, " of an earlier call was not as it had been left; made again"));
   }
   return absl::IsResourceExhausted(status)
              ? Annotate(status, "free some disk and fill it again: what is finished is kept")

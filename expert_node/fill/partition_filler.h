@@ -22,8 +22,8 @@ class FillRequest;
 }  // namespace v1
 
 struct FillOptions {
-  std::string name;       // the node's, as CheckNodeName wants it
-  std::string directory;  // becomes the partition; does not exist or is empty
+  std::string name;              // the node's, as CheckNodeName wants it
+  std::string directory;         // becomes the partition; does not exist or is empty
   bool beyond_loopback = false;  // whether sources on other machines are accepted
   std::function<void(absl::string_view)> on_note = [](absl::string_view /*line*/) {};
   // Free bytes of the file system that holds a path. Tests give their own.

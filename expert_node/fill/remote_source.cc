@@ -213,10 +213,10 @@ absl::StatusOr<bool> RemoteSource::AskOnce(Can can, AskOne ask, bool* done) {
 void RemoteSource::GiveUp(Source& source, const absl::Status& why) {
   const bool its_disk = absl::IsDataLoss(why);
   (its_disk ? source.left_out : source.given_up) = why;
-  options_.on_note(absl::StrCat("source ", source.address,
-                                its_disk ? " is left out for this layer: "
-                                         : " is asked for nothing more: ",
-                                std::string(why.message())));
+  options_.on_note(
+      absl::StrCat("source ", source.address,
+                   its_disk ? " is left out for this layer: " : " is asked for nothing more: ",
+                   std::string(why.message())));
 }
 
 absl::Status RemoteSource::NobodyLeft(const std::string& what, Can can) const {
@@ -285,9 +285,10 @@ absl::Status RemoteSource::ReadUnits(int64_t layer, const ExpertSlice& slice,
     SHOAL_ASSIGN_OR_RETURN(buffer_, AlignedBuffer::Allocate(needed));
   }
   for (int64_t begin = slice.experts.begin; begin < slice.experts.end; begin += step) {
-    Block block{layer, {slice.units, {begin, std::min(begin + step, slice.experts.end)}}, leaves, {}};
-    block.bytes = buffer_.bytes().first(static_cast<uint64_t>(block.slice.experts.size()) *
-                                        expert_bytes);
+    Block block{
+        layer, {slice.units, {begin, std::min(begin + step, slice.experts.end)}}, leaves, {}};
+    block.bytes =
+        buffer_.bytes().first(static_cast<uint64_t>(block.slice.experts.size()) * expert_bytes);
     SHOAL_RETURN_IF_ERROR(FetchBlock(block));
     std::span<const std::byte> rest = block.bytes;
     for (int64_t expert = begin; expert < block.slice.experts.end; ++expert) {

@@ -36,7 +36,7 @@ class RemoteSource final : public PartitionSource {
     std::vector<std::string> addresses;  // host:port, in the order in which they are asked
     // What manifest.json must be: the identity does not cover the digests in it.
     std::string manifest_sha256;
-    uint64_t block_bytes = uint64_t{16} << 20;  // of units in memory; one expert's at least
+    uint64_t block_bytes = uint64_t{16} << 20;    // of units in memory; one expert's at least
     absl::Duration busy_wait = absl::Minutes(1);  // for sources that are busy, without an answer
     // Gets a line for people when a source is given up.
     std::function<void(absl::string_view)> on_note = [](absl::string_view /*line*/) {};

@@ -171,14 +171,15 @@ absl::Status CheckFlags(const NodeFlags& flags, const absl::StatusOr<NetAddress>
     SHOAL_RETURN_IF_ERROR(CheckNodeName(flags.name, "--name"));
   }
   if (flags.name.empty() && IsVacant(flags.directory)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        flags.directory, " does not exist or is empty, so this node has to be filled: pass --name, ",
-        "by which the pool's plan knows it (or check the path)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(flags.directory,
+                     " does not exist or is empty, so this node has to be filled: pass --name, ",
+                     "by which the pool's plan knows it (or check the path)"));
   }
   if (!IsLoopback(*address) && !flags.insecure) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        flags.listen, " is not loopback, and this release has no TLS: anyone who ",
-        "reaches the port can use the node. Pass --insecure to accept that"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(flags.listen, " is not loopback, and this release has no TLS: anyone who ",
+                     "reaches the port can use the node. Pass --insecure to accept that"));
   }
   return absl::OkStatus();
 }

@@ -80,8 +80,7 @@ class EmptyNodeServer::Service final : public v1::ExpertNode::CallbackService {
     if (status.ok()) {
       options_.on_filled();
     } else {
-      options_.fill.on_note(
-          absl::StrCat("it was not filled: ", std::string(status.message())));
+      options_.fill.on_note(absl::StrCat("it was not filled: ", std::string(status.message())));
     }
   }
 
@@ -128,10 +127,10 @@ absl::StatusOr<std::unique_ptr<EmptyNodeServer>> EmptyNodeServer::Start(Options 
   const NetAddress address = options.address;
   auto impl = std::make_unique<Impl>();
   impl->service = std::make_unique<Service>(std::move(options));
-  SHOAL_ASSIGN_OR_RETURN(impl->server,
-                         GrpcServer::Start(*impl->service, {.address = address,
-                                                            .max_request_bytes = kMaxCopyRequestBytes,
-                                                            .serving = false}));
+  SHOAL_ASSIGN_OR_RETURN(
+      impl->server, GrpcServer::Start(*impl->service, {.address = address,
+                                                       .max_request_bytes = kMaxCopyRequestBytes,
+                                                       .serving = false}));
   return std::unique_ptr<EmptyNodeServer>(new EmptyNodeServer(std::move(impl)));
 }
 

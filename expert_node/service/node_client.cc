@@ -38,8 +38,7 @@ class Call {
       return absl::CancelledError("stopped");
     }
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-      return absl::UnavailableError(
-          absl::StrCat("no answer within ", within_.count(), " seconds"));
+      return absl::UnavailableError(absl::StrCat("no answer within ", within_.count(), " seconds"));
     }
     return FromGrpcStatus(status);
   }
@@ -121,9 +120,8 @@ absl::StatusOr<std::string> NodeClient::FetchModel(const v1::FetchModelRequest& 
   SHOAL_RETURN_IF_ERROR(ReadAll(call, *reader, [&](const v1::FetchModelReply& reply) {
     if (reply.content().empty() || reply.content().size() > max_bytes - file.size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(v1::ModelFile_Name(request.file()), ": it sent ",
-                       reply.content().size(), " bytes after ", file.size(), "; 1 to ", max_bytes,
-                       " in all are accepted"));
+          absl::StrCat(v1::ModelFile_Name(request.file()), ": it sent ", reply.content().size(),
+                       " bytes after ", file.size(), "; 1 to ", max_bytes, " in all are accepted"));
     }
     file += reply.content();
     return absl::OkStatus();
@@ -138,8 +136,8 @@ absl::Status NodeClient::FetchUnits(const v1::FetchUnitsRequest& request, uint64
   Call call(std::move(stop));
   call.SetDeadline(TimeFor(expert_bytes * static_cast<uint64_t>(end - next)));
   const auto wrong = [&](absl::string_view what, uint64_t seen) {
-    return absl::InvalidArgumentError(absl::StrCat("layer ", request.layer(), " expert ", next,
-                                                   ": it sent ", what, " ", seen));
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer ", request.layer(), " expert ", next, ": it sent ", what, " ", seen));
   };
   const auto reader = impl_->stub->FetchUnits(&call.context(), request);
   SHOAL_RETURN_IF_ERROR(ReadAll(call, *reader, [&](const v1::FetchUnitsReply& reply) {
@@ -154,7 +152,9 @@ absl::Status NodeClient::FetchUnits(const v1::FetchUnitsRequest& request, uint64
     ++next;
     return taken;
   }));
-  return next == end ? absl::OkStatus() : wrong("nothing, after so many experts:", static_cast<uint64_t>(next) - request.slice().experts().begin());
+  return next == end ? absl::OkStatus()
+                     : wrong("nothing, after so many experts:",
+                             static_cast<uint64_t>(next) - request.slice().experts().begin());
 }
 
 absl::Status NodeClient::Fill(const v1::FillRequest& request,

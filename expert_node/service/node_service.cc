@@ -81,7 +81,8 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
   FillReactor* Fill(grpc::CallbackServerContext* /*context*/,
                     const v1::FillRequest* /*request*/) override {
     return Refuse<FillReactor>(absl::FailedPreconditionError(
-        absl::StrCat("the node ", options_.name, " is not empty: it serves what it holds; to fill "
+        absl::StrCat("the node ", options_.name,
+                     " is not empty: it serves what it holds; to fill "
                      "it, start it on a directory that does not exist")));
   }
 

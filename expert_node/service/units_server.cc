@@ -90,10 +90,9 @@ absl::StatusOr<std::unique_ptr<UnitsService>> UnitsService::Create(const Contain
   if (manifest.whole_experts().empty()) {
     return absl::FailedPreconditionError("the model has no MoE layer, so there are no experts");
   }
-  SHOAL_ASSIGN_OR_RETURN(
-      std::unique_ptr<HeldUnits> units,
-      HeldUnits::Open(manifest.unit_layout,
-                      {SliceOfContainer(container, manifest.whole_experts())}));
+  SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<HeldUnits> units,
+                         HeldUnits::Open(manifest.unit_layout,
+                                         {SliceOfContainer(container, manifest.whole_experts())}));
   return std::unique_ptr<UnitsService>(
       new UnitsService(std::make_unique<Impl>(container, std::move(units), options)));
 }

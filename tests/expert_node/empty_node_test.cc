@@ -119,9 +119,8 @@ class EmptyNodeTest : public ::testing::Test {
     *request.mutable_terms() = MakeTerms(container_->manifest());
     request.set_layer(1);
     ToMessage(kSmallWhole, request.mutable_slice());
-    return client.FetchUnits(
-        request, 3 * container_->manifest().unit_layout.unit_bytes,
-        [](int64_t, absl::string_view) { return absl::OkStatus(); }, {});
+    return client.FetchUnits(request, 3 * container_->manifest().unit_layout.unit_bytes,
+                             [](int64_t, absl::string_view) { return absl::OkStatus(); }, {});
   }
   absl::Status Fill(const v1::FillRequest& request) {
     NodeClient client(node_->address().ToString(), kMessageBytes);
@@ -164,14 +163,13 @@ TEST_F(EmptyNodeTest, IsFilledAndSaysSo) {
   NodeClient client(node_->address().ToString(), kMessageBytes);
   uint64_t done = 0;
   uint64_t total = 0;
-  SHOAL_ASSERT_OK(client.Fill(
-      Request(),
-      [&](const v1::FillProgress& progress) {
-        EXPECT_GE(progress.bytes_done(), done);
-        done = progress.bytes_done();
-        total = progress.bytes_total();
-      },
-      {}));
+  SHOAL_ASSERT_OK(client.Fill(Request(),
+                              [&](const v1::FillProgress& progress) {
+                                EXPECT_GE(progress.bytes_done(), done);
+                                done = progress.bytes_done();
+                                total = progress.bytes_total();
+                              },
+                              {}));
   EXPECT_EQ(done, total);
   EXPECT_GT(total, 0U);
   ASSERT_TRUE(WaitUntilFilled());
@@ -203,7 +201,8 @@ TEST_F(EmptyNodeTest, ACallThatIsStoppedKeepsWhatIsFinished) {
     absl::Status again;
     do {
       again = Fill(Request());
-    } while (absl::IsFailedPrecondition(again) && absl::StrContains(again.message(), "another call"));
+    } while (absl::IsFailedPrecondition(again) &&
+             absl::StrContains(again.message(), "another call"));
     EXPECT_TRUE(again.ok() || absl::IsUnavailable(again)) << again;
   }
   ASSERT_TRUE(WaitUntilFilled());
@@ -217,8 +216,8 @@ TEST_F(EmptyNodeTest, ALentContainerSaysWhatItHoldsAndComputesNothing) {
   ASSERT_EQ(said.slices_size(), 1);
   EXPECT_EQ(*FromMessage(said.slices(0), "slice"), kSmallWhole);
   EXPECT_EQ(said.name(), "coordinator");
-  EXPECT_THAT(Execute(lender_->address()), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                                    HasSubstr("this is a coordinator")));
+  EXPECT_THAT(Execute(lender_->address()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("this is a coordinator")));
   SHOAL_EXPECT_OK(FetchUnits(lender_->address()));
 }
 
