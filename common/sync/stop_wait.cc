@@ -1,13 +1,11 @@
 #include "common/sync/stop_wait.h"
 
-#include <utility>
-
 #include "common/sync/clock.h"
 #include "common/sync/mutex.h"
 
 namespace shoal {
 
-absl::Status WaitUnlessStopped(absl::Duration time, std::stop_token stop) {
+absl::Status WaitUnlessStopped(absl::Duration time, const std::stop_token& stop) {
   const Clock& clock = Clock::Real();
   const absl::Time end = clock.Now() + time;
   Mutex mutex;

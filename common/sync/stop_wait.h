@@ -10,7 +10,7 @@
 namespace shoal {
 
 // Returns after `time`; with CANCELLED as soon as `stop` comes.
-absl::Status WaitUnlessStopped(absl::Duration time, std::stop_token stop);
+absl::Status WaitUnlessStopped(absl::Duration time, const std::stop_token& stop);
 
 }  // namespace shoal
 

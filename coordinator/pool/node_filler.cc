@@ -52,7 +52,7 @@ v1::FillRequest RequestOf(const Container& container, const FillTask& task) {
 
 // A node that has been filled closes its port for a moment, opens its partition, and serves.
 absl::Status WaitUntilServed(const Container& container, const FillTask& task, NodeClient& client,
-                             std::stop_token stop) {
+                             const std::stop_token& stop) {
   const Clock& clock = Clock::Real();
   const absl::Time end = clock.Now() + kServesWithin;
   absl::Status last;
@@ -85,7 +85,7 @@ absl::Status Fill(const Container& container, const FillTask& task,
         }
       },
       stop));
-  return WaitUntilServed(container, task, client, std::move(stop));
+  return WaitUntilServed(container, task, client, stop);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "common/status/status_util.h"
 #include "expert_node/fill/remote_source.h"
 #include "expert_node/service/slice_message.h"
+#include "expert_node/service/terms.h"
 #include "shoal/v1/expert_node.pb.h"
 
 namespace shoal {
@@ -99,6 +100,7 @@ absl::StatusOr<FillOrder> CheckFillRequest(const v1::FillRequest& request,
                                                       ", the request is for ",
                                                       Shown(request.name())));
   }
+  SHOAL_RETURN_IF_ERROR(CheckTermsOfBuild(request.terms()));
   if (!DigestFromHex(request.manifest_sha256()).has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("manifest_sha256 is ",
                                                    Shown(request.manifest_sha256()),

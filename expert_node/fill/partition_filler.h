@@ -36,7 +36,7 @@ struct FillOrder {
                                      // disjoint is not known yet
   std::vector<std::string> sources;  // host:port
 };
-//   FAILED_PRECONDITION  the name is another node's
+//   FAILED_PRECONDITION  the name is another node's; or CheckTermsOfBuild's
 //   INVALID_ARGUMENT     names the field, what it holds and what is accepted
 absl::StatusOr<FillOrder> CheckFillRequest(const v1::FillRequest& request,
                                            const FillOptions& options);

@@ -84,15 +84,15 @@ absl::StatusOr<std::unique_ptr<RemoteSource>> RemoteSource::Connect(const v1::Te
                                                                     std::stop_token stop) {
   std::unique_ptr<RemoteSource> source(
       new RemoteSource(terms, std::move(options), std::move(stop)));
-  source->DescribeAll();
+  SHOAL_RETURN_IF_ERROR(source->DescribeAll());
   SHOAL_RETURN_IF_ERROR(source->FetchManifest());
   SHOAL_RETURN_IF_ERROR(source->TakeHoldings());
   return source;
 }
 
-void RemoteSource::DescribeAll() {
+absl::Status RemoteSource::DescribeAll() {
   for (const auto& source : sources_) {
-    absl::StatusOr<v1::DescribeReply> said = source->client->Describe();
+    absl::StatusOr<v1::DescribeReply> said = source->client->Describe(stop_);
     absl::Status status = said.status();
     if (said.ok()) {
       source->said = std::make_unique<v1::DescribeReply>(*std::move(said));
@@ -101,9 +101,11 @@ void RemoteSource::DescribeAll() {
                    : absl::FailedPreconditionError("it is an empty node: it holds nothing");
     }
     if (!status.ok()) {
+      SHOAL_RETURN_IF_ERROR(CheckStop());
       GiveUp(*source, status);
     }
   }
+  return absl::OkStatus();
 }
 
 absl::Status RemoteSource::FetchManifest() {
@@ -198,9 +200,7 @@ absl::StatusOr<bool> RemoteSource::AskOnce(Can can, AskOne ask, bool* done) {
       *done = true;
       return false;
     }
-    if (stop_.stop_requested()) {
-      return absl::CancelledError("stopped");
-    }
+    SHOAL_RETURN_IF_ERROR(CheckStop());
     if (absl::IsResourceExhausted(status)) {
       busy = true;
     } else {
@@ -217,6 +217,10 @@ void RemoteSource::GiveUp(Source& source, const absl::Status& why) {
       absl::StrCat("source ", source.address,
                    its_disk ? " is left out for this layer: " : " is asked for nothing more: ",
                    std::string(why.message())));
+}
+
+absl::Status RemoteSource::CheckStop() const {
+  return stop_.stop_requested() ? absl::CancelledError("stopped") : absl::OkStatus();
 }
 
 absl::Status RemoteSource::NobodyLeft(const std::string& what, Can can) const {

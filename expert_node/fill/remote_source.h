@@ -69,7 +69,7 @@ class RemoteSource final : public PartitionSource {
   using AskOne = absl::FunctionRef<absl::Status(Source&)>;
 
   RemoteSource(const v1::Terms& terms, Options options, std::stop_token stop);
-  void DescribeAll();
+  absl::Status DescribeAll();
   absl::Status FetchManifest();
   absl::Status FetchManifestFrom(Source& source);
   absl::Status TakeHoldings();
@@ -78,6 +78,7 @@ class RemoteSource final : public PartitionSource {
   // True where every source that can give it, of those that are left, is busy.
   absl::StatusOr<bool> AskOnce(Can can, AskOne ask, bool* done);
   void GiveUp(Source& source, const absl::Status& why);
+  absl::Status CheckStop() const;
   absl::Status NobodyLeft(const std::string& what, Can can) const;
   absl::StatusOr<std::string> FetchFile(int file, int64_t layer, uint64_t size_bytes,
                                         absl::FunctionRef<absl::Status(const std::string&)> check);

@@ -79,7 +79,7 @@ absl::StatusOr<uint64_t> Measure(const NodeFlags& flags) {
   if (flags.no_measure) {
     return 0;
   }
-  const absl::StatusOr<uint64_t> rate =
+  absl::StatusOr<uint64_t> rate =
       MeasureScratchReadRate(ParentOf(flags.directory), kMeasureTime, Clock::Real());
   if (absl::IsResourceExhausted(rate.status())) {
     Note(absl::StrCat("the disk is not measured: ", std::string(rate.status().message())));

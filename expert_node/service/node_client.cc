@@ -21,6 +21,8 @@ constexpr uint64_t kSlowestBytesPerSecond = 1'000'000;
 // A node that vanished without a word is noticed after their sum.
 constexpr int kKeepaliveMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5'000;
+constexpr int kReconnectMinMs = 200;
+constexpr int kReconnectMaxMs = 2000;
 
 // The context of one call, which a stop cancels.
 class Call {
@@ -93,6 +95,10 @@ NodeClient::NodeClient(const std::string& address, uint64_t max_message_bytes)
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // A node that was just filled is gone for a moment.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMinMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   // A connection of its own: one to the same address that another part of the program has may be
   // waiting to try again.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -102,8 +108,8 @@ NodeClient::NodeClient(const std::string& address, uint64_t max_message_bytes)
 
 NodeClient::~NodeClient() = default;
 
-absl::StatusOr<v1::DescribeReply> NodeClient::Describe() {
-  Call call({});
+absl::StatusOr<v1::DescribeReply> NodeClient::Describe(std::stop_token stop) {
+  Call call(std::move(stop));
   call.SetDeadline(kDescribeWithin);
   v1::DescribeReply reply;
   SHOAL_RETURN_IF_ERROR(
@@ -148,7 +154,7 @@ absl::Status NodeClient::FetchUnits(const v1::FetchUnitsRequest& request, uint64
       return wrong(absl::StrCat("another number of bytes than ", expert_bytes, ":"),
                    reply.units().size());
     }
-    const absl::Status taken = on_units(next, reply.units());
+    absl::Status taken = on_units(next, reply.units());
     ++next;
     return taken;
   }));

@@ -36,7 +36,7 @@ class NodeClient {
   NodeClient& operator=(const NodeClient&) = delete;
 
   // UNAVAILABLE after 5 s already.
-  absl::StatusOr<v1::DescribeReply> Describe();
+  absl::StatusOr<v1::DescribeReply> Describe(std::stop_token stop = {});
 
   // The whole file. INVALID_ARGUMENT where the node sends more than `max_bytes`, or a message
   // without content.

@@ -25,6 +25,7 @@
 #include "expert_node/service/units_server.h"
 #include "shoal/v1/expert_node.grpc.pb.h"
 #include "tests/coordinator/pool/small_pool.h"
+#include "tests/testing/health_watch.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -33,6 +34,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using ::shoal::testing::HealthWatch;
 using ::shoal::testing::kSmallWhole;
 using ::shoal::testing::MakeSmallContainer;
 using ::shoal::testing::StatusIs;
@@ -148,6 +150,15 @@ TEST_F(EmptyNodeTest, SaysThatItHoldsNothing) {
   EXPECT_GT(said.free_disk_bytes(), 0U);
 }
 
+TEST_F(EmptyNodeTest, IsNotServingWhereALenderIs) {
+  HealthWatch whole(node_->address().ToString(), "");
+  HealthWatch service(node_->address().ToString(), "shoal.v1.ExpertNode");
+  EXPECT_EQ(whole.Next(), "\x08\x02");
+  EXPECT_EQ(service.Next(), "\x08\x02");
+  HealthWatch lender(lender_->address().ToString(), "shoal.v1.ExpertNode");
+  EXPECT_EQ(lender.Next(), "\x08\x01");
+}
+
 TEST_F(EmptyNodeTest, ComputesAndCopiesNothing) {
   const auto refused = [] {
     return StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("alpha is empty"));
@@ -184,7 +195,8 @@ TEST_F(EmptyNodeTest, RefusesARequestBeforeItBegins) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("\"beta\"")));
   request = Request();
   request.clear_terms();
-  EXPECT_FALSE(Fill(request).ok());
+  EXPECT_THAT(Fill(request), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                      HasSubstr("terms.protocol_version differs")));
   EXPECT_FALSE(fs::exists(dir_ / "alpha.partial"));
   SHOAL_EXPECT_OK(Fill(Request()));
 }

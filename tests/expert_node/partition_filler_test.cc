@@ -458,6 +458,16 @@ TEST_F(PartitionFillerTest, RefusesARequestThatBreaksARule) {
                        AllOf(HasSubstr("alpha"), HasSubstr("\"beta\""))));
   EXPECT_THAT(refused([](v1::FillRequest& r) { r.clear_name(); }),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("name differs")));
+  using absl::StatusCode::kFailedPrecondition;
+  EXPECT_THAT(refused([](v1::FillRequest& r) { r.mutable_terms()->clear_container(); }),
+              StatusIs(kFailedPrecondition, HasSubstr("terms.container.container_version")));
+  EXPECT_THAT(
+      refused([](v1::FillRequest& r) { r.mutable_terms()->mutable_container()->clear_identity(); }),
+      StatusIs(kFailedPrecondition, HasSubstr("terms.container.identity is absent")));
+  EXPECT_THAT(refused([](v1::FillRequest& r) { r.mutable_terms()->set_codec("tcq3"); }),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("tcq3")));
+  EXPECT_THAT(refused([](v1::FillRequest& r) { r.mutable_terms()->set_kernel_revision(99); }),
+              StatusIs(kFailedPrecondition, HasSubstr("kernel_revision differs")));
   EXPECT_THAT(refused([](v1::FillRequest& r) { r.clear_manifest_sha256(); }),
               StatusIs(kInvalidArgument, HasSubstr("manifest_sha256")));
   EXPECT_THAT(refused([](v1::FillRequest& r) { r.clear_slices(); }),
