@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -62,23 +63,6 @@ std::string ParentOf(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-// The directory is made beside its final place and renamed, which cannot be where a file system is
-// mounted.
-absl::Status CheckTarget(const std::string& directory) {
-  if (!IsVacant(directory)) {
-    return absl::FailedPreconditionError(absl::StrCat(directory, " is not empty any more"));
-  }
-  struct stat own {};
-  struct stat parent {};
-  if (::stat(directory.c_str(), &own) == 0 && ::stat(ParentOf(directory).c_str(), &parent) == 0 &&
-      own.st_dev != parent.st_dev) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(directory, " is where a file system is mounted; name a directory inside it, ",
-                     "which need not exist"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckSpace(const PartitionNeed& need, const FillOptions& options,
                         const std::string& directory) {
   const std::string parent = ParentOf(directory);
@@ -128,11 +112,30 @@ bool IsVacant(const std::string& directory) {
          (fs::is_directory(directory, error) && fs::is_empty(directory, error) && !error);
 }
 
+absl::Status CheckFillTarget(const std::string& directory) {
+  const std::string target = WithoutTrailingSlashes(directory);
+  if (!IsVacant(target)) {
+    return absl::FailedPreconditionError(absl::StrCat(target, " is not empty any more"));
+  }
+  struct stat parent {};
+  if (::stat(ParentOf(target).c_str(), &parent) != 0) {
+    return ErrnoToStatus(errno, absl::StrCat("look at ", ParentOf(target)));
+  }
+  // The directory is made beside its final place and renamed.
+  struct stat own {};
+  if (::stat(target.c_str(), &own) == 0 && own.st_dev != parent.st_dev) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(target, " is where a file system is mounted; name a directory inside it, ",
+                     "which need not exist"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status FillPartition(const v1::FillRequest& request, const FillOptions& options,
                            const OnPartitionProgress& on_progress, std::stop_token stop) {
   SHOAL_ASSIGN_OR_RETURN(FillOrder order, CheckFillRequest(request, options));
   const std::string directory = WithoutTrailingSlashes(options.directory);
-  SHOAL_RETURN_IF_ERROR(CheckTarget(directory));
+  SHOAL_RETURN_IF_ERROR(CheckFillTarget(directory));
   RemoteSource::Options remote;
   remote.addresses = std::move(order.sources);
   remote.manifest_sha256 = request.manifest_sha256();

@@ -44,17 +44,21 @@ absl::StatusOr<FillOrder> CheckFillRequest(const v1::FillRequest& request,
 // Whether a node with this directory is empty: it does not exist, or has nothing in it.
 bool IsVacant(const std::string& directory);
 
+// Whether a partition can be made there.
+//   FAILED_PRECONDITION  it is not vacant, or is where a file system is mounted
+//   and ErrnoToStatus's codes where the directory that it is in is not there
+absl::Status CheckFillTarget(const std::string& directory);
+
 // Fetches what the request asks for and writes the partition, as WritePartition, into
 // directory.partial, which becomes the directory in one rename: the same bytes as `shoal shard`
 // makes. Every unit is checked against the manifest before it is written. Stopped or killed at any
 // moment, a later call with the same request goes on from the banks that are finished.
 //   CANCELLED            `stop` came
-//   FAILED_PRECONDITION  the directory is not vacant, or is where a file system is mounted; its
-//                        .partial holds another partition's work or is locked; the terms are not
-//                        those of the manifest
+//   FAILED_PRECONDITION  directory.partial holds another partition's work or is locked; the terms
+//                        are not those of the manifest
 //   RESOURCE_EXHAUSTED   the disk has not the space: need and free in bytes, before anything is
 //                        written; or it is full, with the file
-//   and the errors of CheckFillRequest, CheckSlices and RemoteSource
+//   and the errors of CheckFillRequest, CheckFillTarget, CheckSlices and RemoteSource
 absl::Status FillPartition(const v1::FillRequest& request, const FillOptions& options,
                            const OnPartitionProgress& on_progress, std::stop_token stop);
 

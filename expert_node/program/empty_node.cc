@@ -20,6 +20,7 @@
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "common/sync/clock.h"
+#include "expert_node/fill/partition_filler.h"
 #include "expert_node/node_probe.h"
 #include "expert_node/program/node_report.h"
 #include "expert_node/service/empty_node_server.h"
@@ -103,6 +104,7 @@ void SayReady(const NodeFlags& flags, const std::string& where, uint64_t read_ra
 
 absl::StatusOr<EmptyNodeEnd> ServeEmptyNode(const NodeFlags& flags, const sigset_t& signals,
                                             NetAddress& address) {
+  SHOAL_RETURN_IF_ERROR(CheckFillTarget(flags.directory));
   SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Events> events, Events::Make(signals));
   EmptyNodeServer::Options options;
   options.fill.name = flags.name;

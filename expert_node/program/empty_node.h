@@ -13,8 +13,8 @@ enum class EmptyNodeEnd { kFilled, kSignal };
 
 // Measures the disk, listens at `address` and serves until the partition is there or one of
 // `signals`, which are blocked, comes; a Fill that is under way is stopped then. `address` gets the
-// port that was used. Prints what happens. The errors of MeasureScratchReadRate, but for a disk that
-// is too full to be measured, and of EmptyNodeServer::Start.
+// port that was used. Prints what happens. The errors of CheckFillTarget, of MeasureScratchReadRate,
+// but for a disk that is too full to be measured, and of EmptyNodeServer::Start.
 absl::StatusOr<EmptyNodeEnd> ServeEmptyNode(const NodeFlags& flags, const sigset_t& signals,
                                             NetAddress& address);
 

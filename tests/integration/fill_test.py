@@ -241,13 +241,15 @@ class Filling:
             self.shoal.refused(("fill", self.container, "--plan", plan), 1, "needs another", "bytes", "free")
             check(os.listdir(mount) == [], "nothing is written where the space is too small", str(os.listdir(mount)))
             node.end()
-            node = self.node(mount, "--name", "part")
-            plan = self.plan("part", [{**member("part", [piece((0, 1))]), "address": node.address},
-                                      {**member("other", [piece((1, 8))]), "address": free_addresses(1)[0]}])
-            self.shoal.refused(("fill", self.container, "--plan", plan, "--node", "part"), 1, "where a file system is mounted")
-            node.end()
+            self.does_not_start(1, mount, "where a file system is mounted")
         finally:
             subprocess.run(["umount", mount], check=True)
+
+    def does_not_start(self, status, directory, word, named=True):
+        name = ["--name", "x"] if named else []
+        done = subprocess.run([self.program, directory, "--listen", "127.0.0.1:0", "--no-measure", *name], capture_output=True, text=True, timeout=DEADLINE_S)
+        check(done.returncode == status and word in done.stderr, f"`shoal-node {directory.rsplit('/', 1)[-1]}` is refused with {status}",
+              f"{done.returncode}: {done.stderr}")
 
     def refusals(self):
         other = self.path("other")
@@ -275,8 +277,8 @@ class Filling:
         node.signal(signal.SIGTERM)
         check(node.wait() == 0 and "holds nothing yet" in node.said(), "SIGTERM ends an empty node with 0", node.said())
         check(not os.path.exists(node.directory) and not os.path.exists(node.directory + ".partial"), "and nothing is left")
-        done = subprocess.run([self.program, self.path("nameless"), "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=DEADLINE_S)
-        check(done.returncode == 2 and "--name" in done.stderr, "an empty node needs a name", f"{done.returncode}: {done.stderr}")
+        self.does_not_start(2, self.path("nameless"), "--name", named=False)
+        self.does_not_start(1, self.path("nowhere/at/all"), "nowhere/at")
 
     def planned_while_empty(self):
         """From nothing but measured disks to a pool that answers."""
