@@ -14,6 +14,7 @@
 #include "coordinator/model/trunk_weights.h"
 #include "coordinator/model/workspace.h"
 #include "expert_node/local_expert_backend.h"
+#include "expert_node/service/model_stream.h"
 
 namespace shoal {
 namespace {
@@ -132,6 +133,14 @@ std::vector<MemoryPart> FloorParts(const Manifest& manifest, const PlanOptions& 
         {"pool",
          Plus(kPoolProgramBytes, PoolMessages(manifest, options, plan.prefill_chunk_tokens)),
          absl::StrCat("messages of ", CountOf(options.num_nodes, "node"))});
+  }
+  if (options.num_copies > 0) {
+    // One record as it is read, and each twice: as a message and as bytes on their way.
+    parts.push_back({"copies",
+                     Plus(options.num_nodes > 0 ? 0 : kPoolProgramBytes,
+                          (2 * static_cast<uint64_t>(options.num_copies) + 1) *
+                              std::max(plan.record_bytes, kModelPieceBytes)),
+                     absl::StrCat("for ", CountOf(options.num_copies, "node"), " that is filled")});
   }
   parts.push_back({"expert_cache", static_cast<uint64_t>(min_records) * plan.record_bytes,
                    CountOf(min_records, "record")});

@@ -17,7 +17,8 @@ struct PlanOptions {
   int64_t context_tokens = 4096;  // positions a session can hold
   int num_threads = 1;
   int num_sessions = 1;
-  int num_nodes = 0;                          // of a pool, whose messages take memory too
+  int num_nodes = 0;   // of a pool, whose messages take memory too
+  int num_copies = 0;  // of its experts, for nodes that are filled, at a time
   std::optional<uint64_t> budget_bytes = {};  // absent: chosen from the memory that is usable
   std::optional<uint64_t> usable_bytes = {};  // absent: UsableMemoryBytes()
 };

@@ -68,7 +68,11 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
       std::min(options.context_tokens, manifest.config.max_position_embeddings);
   plan_options.num_threads = options.num_threads > 0 ? options.num_threads : UsableCpus();
   plan_options.num_sessions = options.num_sessions;
-  plan_options.num_nodes = options.pool ? static_cast<int>(options.pool->plan.nodes.size()) : 0;
+  if (options.pool) {
+    plan_options.num_nodes =
+        std::max(options.pool->max_nodes, static_cast<int>(options.pool->plan.nodes.size()));
+  }
+  plan_options.num_copies = options.num_copies;
   plan_options.budget_bytes = options.budget_bytes;
   EffectiveMode& mode = impl->mode;
   SHOAL_ASSIGN_OR_RETURN(mode.plan, PlanMemory(manifest, plan_options));

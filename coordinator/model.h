@@ -38,6 +38,8 @@ struct ModelOptions {
   // container's own banks, unless `pool_alone`.
   std::optional<PoolOptions> pool = {};
   bool pool_alone = false;
+  int num_copies =
+      0;  // of the experts that the caller lends to nodes at a time, for the memory plan
 };
 
 // What the model runs with, as the system granted it until now.

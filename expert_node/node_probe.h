@@ -3,6 +3,7 @@
 #define SHOAL_EXPERT_NODE_NODE_PROBE_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,6 +23,13 @@ absl::Status ProbeExperts(ExpertBackend& backend, const ExpertModel& model, cons
 // about `duration`. ExpertStore::ReadRecord's errors.
 absl::StatusOr<uint64_t> MeasureReadRate(const HeldUnits& units, absl::Duration duration,
                                          const Clock& clock);
+
+// The same where there are no records yet: reads of 1 MiB from a scratch file of 64 MiB, which is
+// written into `directory` first and has no name there, so that nothing is left of it.
+//   RESOURCE_EXHAUSTED  the disk has less than 8 times that free
+//   and the errors of writing and reading
+absl::StatusOr<uint64_t> MeasureScratchReadRate(const std::string& directory,
+                                                absl::Duration duration, const Clock& clock);
 
 // Bytes of units a second that the kernels apply to one row, from memory, for about `duration`.
 // Execute's errors.

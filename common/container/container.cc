@@ -57,6 +57,7 @@ absl::Status Container::LoadFiles(const std::string& manifest_text) {
   SHOAL_ASSIGN_OR_RETURN(const std::string sums,
                          ReadTextFile(PathOf(kDigestsFile), kMaxManifestBytes));
   const std::string manifest_path = PathOf(kManifestFile);
+  manifest_sha256_ = ToHex(Sha256::Of(manifest_text));
   SHOAL_RETURN_IF_ERROR(
       CompareDigest(Sha256::Of(manifest_text), DigestIn(sums, kManifestFile), manifest_path));
   const std::string config_path = PathOf(kConfigFile);

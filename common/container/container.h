@@ -35,6 +35,9 @@ class Container {
   const Manifest& manifest() const { return manifest_; }
   const ModelConfig& config() const { return manifest_.config; }
   const std::string& config_json() const { return config_json_; }
+  // SHA-256 (hex) of manifest.json: where the identity is the same for every part of a conversion,
+  // this covers the digests of the payload too.
+  const std::string& manifest_sha256() const { return manifest_sha256_; }
   std::string PathOf(absl::string_view file) const;
 
   // The codebooks of all MoE layers in order; empty for f32. DATA_LOSS where they differ from their
@@ -56,6 +59,7 @@ class Container {
 
   std::string directory_;
   std::string config_json_;
+  std::string manifest_sha256_;
   Manifest manifest_;
 };
 

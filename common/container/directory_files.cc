@@ -85,21 +85,29 @@ absl::StatusOr<std::vector<LayerCodebooks>> ReadCodebooksFile(const std::string&
   return books;
 }
 
-absl::StatusOr<std::string> ReadTreeFile(const std::string& path, const Manifest& manifest,
-                                         const BankEntry& bank) {
-  SHOAL_ASSIGN_OR_RETURN(std::string leaves, ReadTextFile(path, kMaxTreeBytes));
-  const uint64_t expected_bytes = static_cast<uint64_t>(manifest.config.moe.num_experts) *
-                                  static_cast<uint64_t>(manifest.unit_layout.num_units) *
-                                  Sha256Digest().size();
-  if (leaves.size() != expected_bytes) {
-    return absl::DataLossError(absl::StrCat(path, " has ", leaves.size(), " bytes where ",
-                                            expected_bytes, " are called for"));
+absl::Status CheckLeaves(absl::string_view leaves, const Manifest& manifest, const BankEntry& bank,
+                         absl::string_view name) {
+  if (const uint64_t expected = LeavesBytes(manifest); leaves.size() != expected) {
+    return absl::DataLossError(
+        absl::StrCat(name, " has ", leaves.size(), " bytes where ", expected, " are called for"));
   }
   if (TreeRoot(leaves) != bank.tree_root) {
     return absl::DataLossError(
-        absl::StrCat(path, ": root of the hash tree differs from ", kManifestFile, "'s"));
+        absl::StrCat(name, ": root of the hash tree differs from ", kManifestFile, "'s"));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadTreeFile(const std::string& path, const Manifest& manifest,
+                                         const BankEntry& bank) {
+  SHOAL_ASSIGN_OR_RETURN(std::string leaves, ReadTextFile(path, kMaxTreeBytes));
+  SHOAL_RETURN_IF_ERROR(CheckLeaves(leaves, manifest, bank, path));
   return leaves;
+}
+
+uint64_t LeavesBytes(const Manifest& manifest) {
+  return static_cast<uint64_t>(manifest.config.moe.num_experts) *
+         static_cast<uint64_t>(manifest.unit_layout.num_units) * Sha256Digest().size();
 }
 
 std::string FormatDigests(const std::map<std::string, std::string>& sha256_by_path) {

@@ -63,6 +63,12 @@ absl::StatusOr<std::vector<LayerCodebooks>> ReadCodebooksFile(const std::string&
 absl::StatusOr<std::string> ReadTreeFile(const std::string& path, const Manifest& manifest,
                                          const BankEntry& bank);
 
+// Size of the digests of one bank's units, which every bank has.
+uint64_t LeavesBytes(const Manifest& manifest);
+// The same check of digests that are in memory; `name` begins the error.
+absl::Status CheckLeaves(absl::string_view leaves, const Manifest& manifest, const BankEntry& bank,
+                         absl::string_view name);
+
 // SHA256SUMS as text, in the format of sha256sum: digests (hex) by path. And the digest that such a
 // text gives for `path`; empty where it has none.
 std::string FormatDigests(const std::map<std::string, std::string>& sha256_by_path);

@@ -17,6 +17,9 @@ class EndSignals {
   // once.
   void Wait();
 
+  // Those that are kept back, for who waits for something else too.
+  const sigset_t& held() const { return held_; }
+
  private:
   sigset_t held_;
 };

@@ -37,7 +37,8 @@ class ClusterPlanCommand final : public Command {
     SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, client->Plan());
     if (plan.identity.empty()) {
       return absl::FailedPreconditionError(
-          "this pool was given as a list of addresses and has no plan; `shoal plan --nodes ... --out "
+          "this pool was given as a list of addresses and has no plan; `shoal plan --nodes ... "
+          "--out "
           "FILE` makes one, for `shoal serve --nodes FILE`");
     }
     const std::string text = SerializePlan(plan);

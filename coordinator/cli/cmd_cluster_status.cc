@@ -1,10 +1,10 @@
-#include <condition_variable>
-#include <mutex>
-#include <stop_token>
+#include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
+#include "common/sync/stop_wait.h"
 #include "coordinator/cli/cluster_flags.h"
 #include "coordinator/cli/cluster_report.h"
 #include "coordinator/cli/commands.h"
@@ -14,13 +14,6 @@ namespace shoal {
 namespace {
 
 constexpr absl::string_view kClearScreen = "\033[H\033[2J";
-
-void Sleep(absl::Duration time, std::stop_token stop) {
-  std::mutex mutex;
-  std::condition_variable_any nothing;
-  std::unique_lock<std::mutex> lock(mutex);
-  nothing.wait_for(lock, stop, absl::ToChronoNanoseconds(time), [] { return false; });
-}
 
 class ClusterStatusCommand final : public Command {
  public:
@@ -49,8 +42,7 @@ class ClusterStatusCommand final : public Command {
     absl::Time last = clock.Now();
     SHOAL_ASSIGN_OR_RETURN(look.now, client->Status());
     do {
-      Sleep(absl::Milliseconds(interval_ms_), interrupt->token());
-      if (interrupt->requested()) {
+      if (!WaitUnlessStopped(absl::Milliseconds(interval_ms_), interrupt->token()).ok()) {
         return watch_ ? ExitCode::kOk : ExitCode::kInterrupted;
       }
       look.before = std::move(look.now);

@@ -1,6 +1,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/net/address.h"
@@ -14,6 +15,7 @@
 #include "coordinator/service/cluster_service.h"
 #include "expert_node/service/grpc_server.h"
 #include "expert_node/service/listen_address.h"
+#include "expert_node/service/units_server.h"
 
 namespace shoal {
 namespace {
@@ -30,7 +32,9 @@ class ServeCommand final : public Command {
            "  shoal serve ~/models/kimi-linear --nodes 127.0.0.1:7101,127.0.0.1:7102 --listen "
            "127.0.0.1:0 --json\n"
            "  shoal cluster status\n"
-           "It says `listening on HOST:PORT` once it is ready. SIGTERM or Ctrl-C ends it.";
+           "It says `listening on HOST:PORT` once it is ready. SIGTERM or Ctrl-C ends it. Empty "
+           "nodes can "
+           "be\nfilled from it: `shoal fill DIR --plan pool.json --from HOST:PORT`.";
   }
 
   void AddFlags(FlagSet& flags) override {
@@ -43,25 +47,46 @@ class ServeCommand final : public Command {
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     EndSignals signals;
+    model_flags_.resident = true;
     SHOAL_ASSIGN_OR_RETURN(const NetAddress address, ListenAddress(console));
     SHOAL_RETURN_IF_ERROR(CheckCanListen(address));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
                            OpenModel(model_flags_, kDefaultContextTokens, console));
     ClusterService service(*model, {.insecure = model_flags_.pool.insecure}, Clock::Real());
-    SHOAL_ASSIGN_OR_RETURN(
-        const std::unique_ptr<GrpcServer> server,
-        GrpcServer::Start(service.grpc_service(),
-                          {.address = address, .max_request_bytes = kMaxRequestBytes}));
+    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<UnitsService> units, Units(*model));
+    std::vector<grpc::Service*> services = {&service.grpc_service()};
+    std::vector<std::string> names = {"shoal.v1.Cluster"};
+    if (units != nullptr) {
+      services.push_back(&units->grpc_service());
+      names.emplace_back("shoal.v1.ExpertNode");
+    }
+    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
+                           GrpcServer::Start(services, {.address = address,
+                                                        .max_request_bytes = kMaxRequestBytes,
+                                                        .health_names = names}));
     Announce(*model, server->address().ToString(), console);
     signals.Wait();
     console.Note("shoal: ending; what is under way is given up");
     server->StopServing();
     service.Stop();
+    if (units != nullptr) {
+      units->Drain();
+    }
     server->Shutdown();
     return ExitCode::kOk;
   }
 
  private:
+  // What lends the container's experts to nodes that are filled; null for a model without.
+  static absl::StatusOr<std::unique_ptr<UnitsService>> Units(const Model& model) {
+    if (model.config().num_moe_layers() == 0) {
+      return nullptr;
+    }
+    UnitsService::Options options;
+    options.max_copies = kLentAtOnce;
+    return UnitsService::Create(model.container(), options);
+  }
+
   absl::StatusOr<NetAddress> ListenAddress(Console& console) const {
     const absl::StatusOr<NetAddress> address =
         ParseListenAddress(listen_.value_or(kDefaultClusterAddress));

@@ -18,6 +18,7 @@ std::unique_ptr<Command> MakeDetokenizeCommand();
 std::unique_ptr<Command> MakeInspectCommand();
 std::unique_ptr<Command> MakeShardCommand();
 std::unique_ptr<Command> MakeSynthCommand();
+std::unique_ptr<Command> MakeFillCommand();
 std::unique_ptr<Command> MakeBenchCommand();
 std::unique_ptr<Command> MakeBenchLinkCommand();
 std::unique_ptr<Command> MakeServeCommand();

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   commands.push_back(shoal::MakeInspectCommand());
   commands.push_back(shoal::MakeShardCommand());
   commands.push_back(shoal::MakeSynthCommand());
+  commands.push_back(shoal::MakeFillCommand());
   commands.push_back(shoal::MakeBenchCommand());
   commands.push_back(shoal::MakeBenchLinkCommand());
   commands.push_back(shoal::MakeServeCommand());

@@ -64,6 +64,12 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_
   options.cache_records = flags.cache_records;
   SHOAL_ASSIGN_OR_RETURN(options.pool, flags.pool.Options(console));
   options.pool_alone = flags.pool.alone;
+  if (flags.resident) {
+    options.num_copies = kLentAtOnce;
+    if (options.pool) {
+      options.pool->max_nodes = 2 * static_cast<int>(options.pool->plan.nodes.size()) + 2;
+    }
+  }
   SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, Model::Open(flags.directory, options));
   const EffectiveMode mode = model->mode();
   CutContext(flags, default_context, model->config().max_position_embeddings, console);

@@ -23,6 +23,9 @@ struct ModelFlags {
   std::optional<int64_t> num_threads;
   std::optional<int64_t> cache_records;
   bool verbose = false;
+  // For a coordinator that stays, set by its command: memory is planned for lending experts to
+  // nodes, kLentAtOnce at a time, and for a later plan with more nodes.
+  bool resident = false;
   PoolFlags pool;
 
   // DIR, then everything else under "Model". `default_context` says what holds without --ctx.
@@ -42,6 +45,7 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_
 absl::StatusOr<MemoryPlan> PlanFor(const ModelFlags& flags, int64_t default_context,
                                    const Manifest& manifest, Console& console);
 
+inline constexpr int kLentAtOnce = 2;
 inline constexpr int64_t kDefaultContextTokens = 4096;
 
 }  // namespace shoal

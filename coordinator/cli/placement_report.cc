@@ -89,6 +89,15 @@ std::vector<std::string> Warnings(const PlacementReport& report) {
                                     " is left out: its share is less than one of the ",
                                     PlacementName(proposal.placement)));
   }
+  for (const NodeRates& node : report.nodes) {
+    if (node.compute_assumed) {
+      warnings.push_back(absl::StrCat(
+          "node ", node.name,
+          " is empty, so its kernels are not measured: ", RateText(node.compute_bytes_per_second),
+          " is assumed, as of the slowest of the others, or else of its disk; plan again when it ",
+          "is filled"));
+    }
+  }
   const bool no_link = std::any_of(report.nodes.begin(), report.nodes.end(), [](const auto& node) {
     return node.link_bytes_per_second == 0;
   });
@@ -133,6 +142,7 @@ Json NodeJson(const PlacementReport& report, const PoolProposal& proposal, size_
   json["free_disk_bytes"] = rates.free_disk_bytes;
   json["read_bytes_per_second"] = rates.read_bytes_per_second;
   json["compute_bytes_per_second"] = rates.compute_bytes_per_second;
+  json["compute_assumed"] = rates.compute_assumed;
   json["link_bytes_per_second"] =
       rates.link_bytes_per_second > 0 ? Json(rates.link_bytes_per_second) : Json(nullptr);
   json["round_trip_ms"] = absl::ToDoubleMilliseconds(rates.round_trip);

@@ -107,8 +107,10 @@ absl::Status PlanPoolFlags::Run(const Manifest& manifest, Console& console) cons
     console.Print(ExplainPlacement(report));
   }
   if (out) {
-    console.Print(absl::StrCat("\nThe plan is in ", *out,
-                               ". Nothing was copied: `shoal shard` does that.\n"));
+    console.Print(
+        absl::StrCat("\nThe plan is in ", *out,
+                     ". Nothing was copied: `shoal shard`, or `shoal fill` where nodes are "
+                     "empty, does that.\n"));
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/console.h"
@@ -19,7 +20,7 @@ std::string ProgramHelp(const Commands& commands) {
       "disk\nand are read when a token needs them.\n\nUsage: shoal COMMAND [ARGUMENTS]\n\n"
       "Commands:\n";
   for (const std::unique_ptr<Command>& command : commands) {
-    absl::StrAppendFormat(&help, "  %-12s %s\n", command->name(), command->summary());
+    absl::StrAppendFormat(&help, "  %-14s %s\n", command->name(), command->summary());
   }
   absl::StrAppend(
       &help,
@@ -37,6 +38,19 @@ std::string ProgramHelp(const Commands& commands) {
       "  shoal convert ~/checkpoints/Kimi-Linear ~/models/kimi-linear\n"
       "  shoal run ~/models/kimi-linear \"Once upon a time\"\n");
   return help;
+}
+
+// The commands whose first word this is, of two; empty where there are none.
+std::string GroupHelp(const Commands& commands, const std::string& word) {
+  std::string help;
+  for (const std::unique_ptr<Command>& command : commands) {
+    if (absl::StartsWith(command->name(), word + " ")) {
+      absl::StrAppendFormat(&help, "  %-16s %s\n", command->name(), command->summary());
+    }
+  }
+  return help.empty() ? help
+                      : absl::StrCat("Commands:\n", help, "\n`shoal ", word,
+                                     " COMMAND --help` explains one and shows examples.\n");
 }
 
 Command* Find(const Commands& commands, const std::string& name) {
@@ -99,6 +113,11 @@ absl::StatusOr<ExitCode> Dispatch(std::vector<std::string> args, const Commands&
     }
   }
   Command* command = Find(commands, args[0]);
+  const std::string group = GroupHelp(commands, args[0]);
+  if (command == nullptr && !group.empty() && args.size() == (args.back() == "--help" ? 2U : 1U)) {
+    console.Print(group);
+    return ExitCode::kOk;
+  }
   if (command == nullptr) {
     return UnknownCommand(commands, args[0]);
   }

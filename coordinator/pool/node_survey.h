@@ -13,8 +13,9 @@
 namespace shoal {
 
 // Describe of each address (host:port), one after the other; the round trip is the median of a few
-// such calls. The rate of the link stays unknown. A node may be empty, or serve the container or a
-// part of it.
+// such calls. The rate of the link stays unknown. A node may serve the container or a part of it, or
+// be empty: then its kernels were not measured, and are taken to be as slow as the slowest of those
+// that were, or, where none was, to keep up with its disk (compute_assumed).
 //   UNAVAILABLE          a node does not answer within seconds; names it
 //   FAILED_PRECONDITION  a node has other terms (names the field and both values), or measured
 //                        nothing

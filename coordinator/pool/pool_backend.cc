@@ -49,6 +49,7 @@ struct PoolBackend::Impl {
         sizes(ExpertSizes::FromManifest(the_manifest)),
         connect_wait(options.connect_wait),
         node_wait(options.node_wait),
+        max_nodes(std::max(static_cast<size_t>(options.max_nodes), the_layout->nodes().size())),
         clock(the_clock),
         local(std::move(the_local)) {
     MutexLock lock(&mutex);
@@ -84,6 +85,7 @@ struct PoolBackend::Impl {
   const ExpertSizes sizes;
   const absl::Duration connect_wait;
   const absl::Duration node_wait;
+  const size_t max_nodes;
   const Clock& clock;
   const std::unique_ptr<ExpertBackend> local;
   std::atomic<uint64_t> next_id{1};
@@ -165,6 +167,11 @@ absl::Status PoolBackend::ChangePlan(PoolPlan plan, std::stop_token stop) {
     return absl::InvalidArgumentError(absl::StrCat("the plan has the epoch ", plan.epoch,
                                                    ", and the one in force has ", epoch,
                                                    ": a later plan has a larger one"));
+  }
+  if (plan.nodes.size() > impl_->max_nodes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the plan has ", plan.nodes.size(), " nodes, and the memory of this process ",
+                     "was planned for ", impl_->max_nodes, ": start it again with the new plan"));
   }
   {
     MutexLock lock(&impl_->mutex);

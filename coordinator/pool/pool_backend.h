@@ -29,6 +29,8 @@ struct PoolOptions {
   // The nodes. Without an identity it is a mere list of addresses: names may be empty, and what
   // nodes hold they say themselves. With one it is checked by CheckPlan.
   PoolPlan plan;
+  // Nodes that a later plan may have; 0: as many as this one.
+  int max_nodes = 0;
   // How long all nodes together may take to answer at first.
   absl::Duration connect_wait = absl::Seconds(10);
   // How long a call waits for a cell that nobody can compute before it ends with UNAVAILABLE.
@@ -101,7 +103,7 @@ class PoolBackend final : public ExpertBackend {
   // one has answered and holds what the plan gives it; then the next layer goes by the new one, and
   // calls under way end by the old. Counters of nodes begin again. One at a time.
   //   INVALID_ARGUMENT     the epoch is not above the one in force, or as Open
-  //   FAILED_PRECONDITION  the plan has no identity; a node is empty or lacks what it should hold;
+  //   FAILED_PRECONDITION  the plan has no identity, or more than max_nodes nodes; a node is empty or lacks what it should hold;
   //                        another change is under way
   //   UNAVAILABLE          a node does not answer within connect_wait
   //   CANCELLED            `stop`

@@ -20,6 +20,7 @@ struct NodeRates {
   std::string address;                  // may be empty
   double read_bytes_per_second = 0;     // random direct reads of records
   double compute_bytes_per_second = 0;  // records that its kernels apply to one row
+  bool compute_assumed = false;         // not measured: the node is empty
   double link_bytes_per_second = 0;     // between it and the coordinator; 0: unknown, not counted
   absl::Duration round_trip;
   uint64_t free_disk_bytes = 0;

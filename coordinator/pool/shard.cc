@@ -7,14 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/container/bank_scan.h"
 #include "common/container/partition.h"
+#include "common/container/partition_source.h"
 #include "common/container/staging_directory.h"
 #include "common/io/file.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "coordinator/memory_plan.h"
-#include "coordinator/pool/partition_writer.h"
 
 namespace shoal {
 namespace {
@@ -25,8 +24,7 @@ namespace fs = std::filesystem;
 struct Job {
   PartitionIndex wanted;  // without files
   std::string target;
-  uint64_t bank_bytes = 0;
-  uint64_t missing_bytes = 0;  // of disk, given what an earlier run left
+  PartitionNeed need;
 };
 
 std::string InBytes(uint64_t bytes) {
@@ -36,30 +34,6 @@ std::string InBytes(uint64_t bytes) {
 bool Exists(const std::string& path) {
   std::error_code ignored;
   return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
-}
-
-// Size on disk of all files of a partition; more than manifest.json, partition.json and SHA256SUMS
-// take.
-uint64_t DiskBytes(const std::vector<FileEntry>& files, uint64_t manifest_bytes) {
-  constexpr uint64_t kBytesPerEntry = 512;
-  uint64_t total = manifest_bytes + kBytesPerEntry * files.size();
-  for (const FileEntry& file : files) {
-    total += AlignUp(file.size_bytes, kRecordAlignment);
-  }
-  return total;
-}
-
-// Of the banks that an earlier run finished, by their sizes. (Whether they are whole is looked at
-// later; one that is not is removed before it is made again.)
-uint64_t KeptBytes(const std::vector<FileEntry>& files, const std::string& target) {
-  uint64_t kept = 0;
-  for (const FileEntry& file : files) {
-    std::error_code error;
-    const uint64_t size = fs::file_size(
-        absl::StrCat(target, ".partial/", kShardStaging.content, "/", file.path), error);
-    kept += !error && file.path.ends_with(".bank") && size == file.size_bytes ? size : 0;
-  }
-  return kept;
 }
 
 // Fills in `node` from a partition that is there. ALREADY_EXISTS where it is not the one wanted.
@@ -110,10 +84,10 @@ class Sharder {
       reported.slices = job.wanted.slices;
       if (Exists(job.target)) {
         SHOAL_RETURN_IF_ERROR(TakeExisting(container_, job, reported));
-        StagingDirectory::RemoveLeftOver(job.target, kShardStaging);
+        StagingDirectory::RemoveLeftOver(job.target, kPartitionStaging);
       } else {
-        missing_bytes_ += job.missing_bytes;
-        progress_.bytes_total += job.bank_bytes;
+        missing_bytes_ += job.need.missing_bytes;
+        progress_.bytes_total += job.need.bank_bytes;
       }
     }
     SHOAL_RETURN_IF_ERROR(CheckSpace());
@@ -131,11 +105,7 @@ class Sharder {
     Job job;
     job.wanted = {node.name, manifest.identity, SortedSlices(node.stored()), {}};
     job.target = absl::StrCat(out_, "/", node.name);
-    const std::vector<FileEntry> files = PartitionFiles(manifest, job.wanted.slices);
-    for (const FileEntry& file : files) {
-      job.bank_bytes += file.path.ends_with(".bank") ? file.size_bytes : 0;
-    }
-    job.missing_bytes = DiskBytes(files, manifest_bytes_) - KeptBytes(files, job.target);
+    job.need = NeedOfPartition(manifest, manifest_bytes_, job.wanted.slices, job.target);
     return job;
   }
 
@@ -159,17 +129,17 @@ class Sharder {
 
   absl::Status Make(const Job& job, ShardedNode& node) {
     SHOAL_ASSIGN_OR_RETURN(const auto staging,
-                           StagingDirectory::Acquire(job.target, kShardStaging));
+                           StagingDirectory::Acquire(job.target, kPartitionStaging));
     if (Exists(job.target)) {
       // Another process has just finished it.
       return TakeExisting(container_, job, node);
     }
+    ContainerSource source(container_);
     absl::Status status =
-        PartitionWriter(container_, job.wanted, *staging, node, progress_, on_progress_, stop_)
-            .Run();
+        WritePartition(source, job.wanted, *staging, node, progress_, on_progress_, stop_);
     if (absl::IsResourceExhausted(status)) {
       return Annotate(status,
-                      absl::StrCat("node ", node.name, " needs ", InBytes(job.missing_bytes),
+                      absl::StrCat("node ", node.name, " needs ", InBytes(job.need.missing_bytes),
                                    " of disk; free them and run the same command again"));
     }
     return status;

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/container/container.h"
 #include "common/container/expert_slice.h"
+#include "common/container/partition_writer.h"
 #include "common/io/file.h"
 #include "coordinator/pool/pool_plan.h"
 
@@ -22,23 +23,13 @@ struct ShardOptions {
   std::function<absl::StatusOr<uint64_t>(const std::string&)> free_disk_bytes = FreeDiskBytes;
 };
 
-struct ShardProgress {
-  std::string step;         // "node alpha: layer 3"
-  uint64_t bytes_done = 0;  // of banks
-  uint64_t bytes_total = 0;
-  uint64_t bytes_kept = 0;  // of done: found as an earlier run had left them
-};
+using ShardProgress = PartitionProgress;
 
-struct ShardedNode {
+struct ShardedNode : WrittenPartition {
   std::string name;
   std::string directory;
   std::vector<ExpertSlice> slices;  // what the node computes and what it stores beside
   bool already_there = false;
-  uint64_t partition_bytes = 0;  // of all files that partition.json lists
-  int64_t banks_copied = 0;      // by this run
-  int64_t banks_kept = 0;        // of an earlier run, checked
-  // Files of an earlier run that were not as it had left them; made again.
-  std::vector<std::string> remade_files;
 };
 
 struct ShardReport {

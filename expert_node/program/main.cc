@@ -1,4 +1,5 @@
 // shoal-node: the program that serves a share of a model's experts to coordinators.
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <variant>
@@ -7,6 +8,8 @@
 #include "expert_node/program/node_program.h"
 
 int main(int argc, char** argv) {
+  // A write beyond the limit on file sizes then fails like one on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   const std::variant<shoal::NodeFlags, int> parsed = shoal::ParseNodeFlags(argc, argv);
   const shoal::NodeFlags* flags = std::get_if<shoal::NodeFlags>(&parsed);
   const int code =

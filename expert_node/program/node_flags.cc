@@ -17,13 +17,14 @@ void AddFlags(CLI::App& app, NodeFlags& flags) {
   app.set_version_flag("--version", absl::StrCat("shoal-node ", kVersion, " (container version ",
                                                  kContainerVersion, ")"));
   app.add_option("DIR", flags.directory,
-                 "The partition made by `shoal shard`, or container, whose experts are served")
+                 "The partition made by `shoal shard`, or container, whose experts are served; "
+                 "empty or missing: the node waits to be filled (`shoal fill`)")
       ->required();
   app.add_option("--listen", flags.listen,
                  "Where to listen, IP:PORT; port 0 takes a free one (default 127.0.0.1:7071)");
   app.add_option("--name", flags.name,
                  "The node's name in a pool, 1 to 63 of a-z A-Z 0-9 . _ - (default: the "
-                 "partition's, or host and port)");
+                 "partition's, or host and port; needed where DIR is empty)");
   app.add_option(
       "--budget", flags.budget,
       "Most memory the process takes, like 8GiB (default: what is free, less a reserve)");
@@ -61,7 +62,8 @@ void AddFlags(CLI::App& app, NodeFlags& flags) {
       "Examples:\n"
       "  shoal-node ~/models/kimi-linear\n"
       "  shoal-node ~/models/kimi-linear --listen 192.168.1.20:7071 --insecure --budget 24GiB\n"
-      "  shoal-node ~/models/kimi-linear --listen 127.0.0.1:0 --name shelf-2 --json");
+      "  shoal-node ~/models/kimi-linear --listen 127.0.0.1:0 --name shelf-2 --json\n"
+      "  shoal-node /data/attic --name attic        (empty: filled by `shoal fill`)");
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "expert_node/program/node_program.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,17 +9,22 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/container/partition_writer.h"
 #include "common/container/slice_json.h"
+#include "common/container/staging_directory.h"
 #include "common/io/byte_size.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
+#include "common/sync/end_signals.h"
 #include "common/sync/thread_pool.h"
 #include "expert_node/drill/node_drills.h"
 #include "expert_node/drill/slowed_backend.h"
+#include "expert_node/fill/partition_filler.h"
 #include "expert_node/local_expert_backend.h"
 #include "expert_node/node_experts.h"
 #include "expert_node/node_memory_plan.h"
 #include "expert_node/node_probe.h"
+#include "expert_node/program/empty_node.h"
 #include "expert_node/service/drill_service.h"
 #include "expert_node/service/node_server.h"
 #include "expert_node/service/node_service.h"
@@ -32,21 +35,6 @@ namespace shoal {
 namespace {
 
 constexpr absl::Duration kMeasureTime = absl::Milliseconds(250);
-
-// The signals that end the node, kept from every thread that is started later, so that the main
-// thread can wait for one. One that was ignored from the start (nohup) stays ignored.
-sigset_t HoldBackSignals() {
-  sigset_t held;
-  ::sigemptyset(&held);
-  for (const int number : {SIGTERM, SIGINT}) {
-    struct sigaction current = {};
-    if (::sigaction(number, nullptr, &current) == 0 && current.sa_handler != SIG_IGN) {
-      ::sigaddset(&held, number);
-    }
-  }
-  ::pthread_sigmask(SIG_BLOCK, &held, nullptr);
-  return held;
-}
 
 // The host's name as far as a node may be called so, and a number.
 std::string DefaultName(int number) {
@@ -171,10 +159,8 @@ absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeServic
 }
 
 // Waits for a signal, then drains. The next one has its usual effect: it ends the process at once.
-void ServeUntilSignal(const NodeFlags& flags, const sigset_t& signals, Node& node) {
-  int number = 0;
-  ::sigwait(&signals, &number);
-  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+void ServeUntilSignal(const NodeFlags& flags, EndSignals& signals, Node& node) {
+  signals.Wait();
   Note(
       "draining: requests in flight are finished, then the node ends; a second signal ends it now");
   if (!node.server->Drain(absl::Seconds(flags.grace_s))) {
@@ -182,25 +168,64 @@ void ServeUntilSignal(const NodeFlags& flags, const sigset_t& signals, Node& nod
   }
 }
 
+// What is wrong with the flags, whatever the state of things.
+absl::Status CheckFlags(const NodeFlags& flags, const absl::StatusOr<NetAddress>& address,
+                        const absl::StatusOr<NodePlanOptions>& options) {
+  SHOAL_RETURN_IF_ERROR(address.status());
+  SHOAL_RETURN_IF_ERROR(options.status());
+  SHOAL_RETURN_IF_ERROR(DrillReadRate(flags).status());
+  if (!flags.name.empty()) {
+    SHOAL_RETURN_IF_ERROR(CheckNodeName(flags.name, "--name"));
+  }
+  if (flags.name.empty() && IsVacant(flags.directory)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flags.directory,
+                     " does not exist or is empty, so this node has to be filled: pass --name, ",
+                     "by which the pool's plan knows it (or check the path)"));
+  }
+  if (!IsLoopback(*address) && !flags.insecure) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flags.listen, " is not loopback, and this release has no TLS: anyone who ",
+                     "reaches the port can use the node. Pass --insecure to accept that"));
+  }
+  return absl::OkStatus();
+}
+
+// Serves what is in the directory until a signal comes.
+NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address,
+                        const NodePlanOptions& options, EndSignals& signals) {
+  Node node;
+  absl::StatusOr<NodeExperts> experts = OpenNodeExperts(flags.directory);
+  if (!experts.ok()) {
+    return Report(flags.json, experts.status());
+  }
+  // What an earlier process left that was killed just after it had been filled.
+  StagingDirectory::RemoveLeftOver(WithoutTrailingSlashes(flags.directory), kPartitionStaging);
+  node.experts = *std::move(experts);
+  node.plan = PlanNodeMemory(node.experts, options);
+  if (!node.plan.fits) {
+    return Report(flags.json, absl::FailedPreconditionError(FormatBelowFloor(node.plan)),
+                  NodeExit::kBudgetBelowFloor);
+  }
+  absl::Status status = OpenBackend(flags, options, node);
+  if (status.ok()) {
+    status = Serve(flags, address, options.service, node);
+  }
+  if (!status.ok()) {
+    return Report(flags.json, status);
+  }
+  ServeUntilSignal(flags, signals, node);
+  return NodeExit::kOk;
+}
+
 }  // namespace
 
 NodeExit RunNode(const NodeFlags& flags) {
-  const sigset_t signals = HoldBackSignals();
-  const absl::StatusOr<NetAddress> address = ParseListenAddress(flags.listen);
+  EndSignals signals;
+  absl::StatusOr<NetAddress> address = ParseListenAddress(flags.listen);
   const absl::StatusOr<NodePlanOptions> options = PlanOptions(flags);
-  for (const absl::Status& status :
-       {address.status(), options.status(), DrillReadRate(flags).status(),
-        flags.name.empty() ? absl::OkStatus() : CheckNodeName(flags.name, "--name")}) {
-    if (!status.ok()) {
-      return Report(flags.json, status, NodeExit::kUsage);
-    }
-  }
-  if (!IsLoopback(*address) && !flags.insecure) {
-    return Report(flags.json,
-                  absl::InvalidArgumentError(absl::StrCat(
-                      flags.listen, " is not loopback, and this release has no TLS: anyone who ",
-                      "reaches the port can use the node. Pass --insecure to accept that")),
-                  NodeExit::kUsage);
+  if (const absl::Status status = CheckFlags(flags, address, options); !status.ok()) {
+    return Report(flags.json, status, NodeExit::kUsage);
   }
   if (!IsLoopback(*address)) {
     Note(absl::StrCat("warning: ", flags.listen, " is open to anyone who reaches it: no TLS"));
@@ -209,30 +234,20 @@ NodeExit RunNode(const NodeFlags& flags) {
     Note(
         "warning: drills are allowed; whoever reaches the port can kill this node or slow it down");
   }
-  Node node;
   // Said before work is done that would be for nothing.
   if (const absl::Status status = CheckCanListen(*address); !status.ok()) {
     return Report(flags.json, status);
   }
-  absl::StatusOr<NodeExperts> experts = OpenNodeExperts(flags.directory);
-  if (!experts.ok()) {
-    return Report(flags.json, experts.status());
+  if (IsVacant(flags.directory)) {
+    const absl::StatusOr<EmptyNodeEnd> end = ServeEmptyNode(flags, signals.held(), *address);
+    if (!end.ok()) {
+      return Report(flags.json, end.status());
+    }
+    if (*end == EmptyNodeEnd::kSignal) {
+      return NodeExit::kOk;
+    }
   }
-  node.experts = *std::move(experts);
-  node.plan = PlanNodeMemory(node.experts, *options);
-  if (!node.plan.fits) {
-    return Report(flags.json, absl::FailedPreconditionError(FormatBelowFloor(node.plan)),
-                  NodeExit::kBudgetBelowFloor);
-  }
-  absl::Status status = OpenBackend(flags, *options, node);
-  if (status.ok()) {
-    status = Serve(flags, *address, options->service, node);
-  }
-  if (!status.ok()) {
-    return Report(flags.json, status);
-  }
-  ServeUntilSignal(flags, signals, node);
-  return NodeExit::kOk;
+  return ServePartition(flags, *address, *options, signals);
 }
 
 }  // namespace shoal

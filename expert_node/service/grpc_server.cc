@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "expert_node/service/listen_address.h"
-#include "shoal/v1/expert_node.grpc.pb.h"
 
 namespace shoal {
 namespace {
@@ -48,8 +47,8 @@ struct GrpcServer::Impl {
   std::unique_ptr<grpc::Server> server = {};
 };
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(grpc::Service& service,
-                                                              const Options& options) {
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
+    const std::vector<grpc::Service*>& services, const Options& options) {
   SHOAL_RETURN_IF_ERROR(CheckCanListen(options.address));
   auto impl = std::make_unique<Impl>(Impl{options.address});
   grpc::EnableDefaultHealthCheckService(true);
@@ -59,7 +58,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(grpc::Service& ser
   SetArguments(builder, options.max_request_bytes);
   int port = 0;
   builder.AddListeningPort(options.address.ToString(), grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&service);
+  for (grpc::Service* service : services) {
+    builder.RegisterService(service);
+  }
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr || port == 0) {
     return absl::UnavailableError(absl::StrCat("listen on ", options.address.ToString(),
@@ -68,7 +69,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(grpc::Service& ser
   impl->address.port = static_cast<uint16_t>(port);
   grpc::HealthCheckServiceInterface& health = *impl->server->GetHealthCheckService();
   health.SetServingStatus("", options.serving);
-  health.SetServingStatus(v1::ExpertNode::service_full_name(), options.serving);
+  for (const std::string& name : options.health_names) {
+    health.SetServingStatus(name, options.serving);
+  }
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
 }
 

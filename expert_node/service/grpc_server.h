@@ -1,10 +1,12 @@
-// A gRPC server of one service, with standard health, reflection and channelz: what every program
+// A gRPC server, with standard health, reflection and channelz: what every program
 // that others reach has in common.
 #ifndef SHOAL_EXPERT_NODE_SERVICE_GRPC_SERVER_H_
 #define SHOAL_EXPERT_NODE_SERVICE_GRPC_SERVER_H_
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/net/address.h"
@@ -20,15 +22,16 @@ class GrpcServer {
   struct Options {
     NetAddress address;             // ParseListenAddress's
     int64_t max_request_bytes = 0;  // the largest message a client may send
-    // Of the health of "" and of "shoal.v1.ExpertNode": SERVING, or NOT_SERVING.
-    bool serving = true;
+    // Services whose health can be asked for, beside that of "".
+    std::vector<std::string> health_names = {"shoal.v1.ExpertNode"};
+    bool serving = true;  // health is SERVING, or NOT_SERVING
   };
-  // Listens, without TLS. `service`, which is a shoal.v1.ExpertNode, outlives the server. Switches
-  // on gRPC's health service and reflection for every server that the process makes later; not
-  // thread-safe because of that.
+  // Listens, without TLS. The services, none of them null, outlive the server. Switches on gRPC's
+  // health service and reflection for every server that the process makes later; not thread-safe
+  // because of that.
   //   CheckCanListen's errors
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(grpc::Service& service,
-                                                           const Options& options);
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
+      const std::vector<grpc::Service*>& services, const Options& options);
   // Cuts what is still open.
   ~GrpcServer();
 

@@ -1,94 +1,42 @@
 #include "expert_node/service/node_server.h"
 
-#include <grpcpp/ext/channelz_service_plugin.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/security/server_credentials.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
-
-#include <chrono>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "shoal/v1/expert_node.grpc.pb.h"
+#include "expert_node/service/grpc_server.h"
 
 namespace shoal {
-namespace {
-
-// No client of ours sends metadata of its own.
-constexpr int kMetadataBytes = 8 * 1024;
-// A peer that vanished without a word is noticed after their sum.
-constexpr int kKeepaliveMs = 10'000;
-constexpr int kKeepaliveTimeoutMs = 5'000;
-// Clients may ask as often, and half of it more to be safe from jitter.
-constexpr int kLeastPingIntervalMs = 5'000;
-// For what is no Execute stream: those of health watchers never end by themselves.
-constexpr std::chrono::milliseconds kLastWords{100};
-
-void SetArguments(grpc::ServerBuilder& builder, int64_t max_request_bytes) {
-  builder.SetMaxReceiveMessageSize(static_cast<int>(max_request_bytes));
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytes);
-  // Two nodes on one port would each get some of the connections.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                             kLeastPingIntervalMs);
-}
-
-}  // namespace
 
 struct NodeServer::Impl {
   NodeService& service;
-  NetAddress address;
-  std::unique_ptr<grpc::Server> server = {};
+  std::unique_ptr<GrpcServer> server;
 };
 
 absl::StatusOr<std::unique_ptr<NodeServer>> NodeServer::Start(NodeService& service,
                                                               const NetAddress& address,
                                                               DrillService* drill) {
-  SHOAL_RETURN_IF_ERROR(CheckCanListen(address));
-  auto impl = std::make_unique<Impl>(Impl{service, address});
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::channelz::experimental::InitChannelzService();
-  grpc::ServerBuilder builder;
-  SetArguments(builder, service.MaxRequestBytes());
-  int port = 0;
-  builder.AddListeningPort(address.ToString(), grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&service.grpc_service());
+  std::vector<grpc::Service*> services = {&service.grpc_service()};
   if (drill != nullptr) {
-    builder.RegisterService(&drill->grpc_service());
+    services.push_back(&drill->grpc_service());
   }
-  impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr || port == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("listen on ", address.ToString(), ": gRPC could not start its server there"));
-  }
-  impl->address.port = static_cast<uint16_t>(port);
-  impl->server->GetHealthCheckService()->SetServingStatus(v1::ExpertNode::service_full_name(),
-                                                          true);
-  return std::unique_ptr<NodeServer>(new NodeServer(std::move(impl)));
+  SHOAL_ASSIGN_OR_RETURN(
+      auto server, GrpcServer::Start(services, {.address = address,
+                                                .max_request_bytes = service.MaxRequestBytes()}));
+  return std::unique_ptr<NodeServer>(
+      new NodeServer(std::make_unique<Impl>(Impl{service, std::move(server)})));
 }
 
 NodeServer::NodeServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+NodeServer::~NodeServer() = default;
 
-NodeServer::~NodeServer() {
-  impl_->server->Shutdown(std::chrono::system_clock::now());
-  impl_->server->Wait();
-}
-
-const NetAddress& NodeServer::address() const { return impl_->address; }
+const NetAddress& NodeServer::address() const { return impl_->server->address(); }
 
 bool NodeServer::Drain(absl::Duration grace) {
-  impl_->server->GetHealthCheckService()->Shutdown();
+  impl_->server->StopServing();
   impl_->service.Drain();
   const bool drained = impl_->service.WaitUntilDrained(grace);
-  impl_->server->Shutdown(std::chrono::system_clock::now() + kLastWords);
+  impl_->server->Shutdown();
   return drained;
 }
 

@@ -12,10 +12,9 @@
 #include "common/io/file.h"
 #include "common/status/status_macros.h"
 #include "common/sync/mutex.h"
-#include "expert_node/io_threads.h"
+#include "expert_node/service/copy_service.h"
 #include "expert_node/service/execute_stream.h"
-#include "expert_node/service/fetch_stream.h"
-#include "expert_node/service/grpc_status.h"
+#include "expert_node/service/refusal.h"
 #include "expert_node/service/request_rules.h"
 #include "expert_node/service/slice_message.h"
 #include "expert_node/service/terms.h"
@@ -41,27 +40,12 @@ absl::Status CheckOptions(const NodeService::Options& options) {
   return absl::OkStatus();
 }
 
-// Ends a call that is refused.
-template <typename Reactor>
-class Refusal final : public Reactor {
- public:
-  explicit Refusal(const absl::Status& status) { this->Finish(ToGrpcStatus(status)); }
-  void OnDone() override {
-    delete this;  // NOLINT(cppcoreguidelines-owning-memory): gRPC's reactors own themselves
-  }
-};
-
-template <typename Reactor>
-Reactor* Refuse(const absl::Status& status) {
-  return new Refusal<Reactor>(status);  // NOLINT(cppcoreguidelines-owning-memory)
-}
-
 }  // namespace
 
 class NodeService::Impl final : public v1::ExpertNode::CallbackService {
  public:
   using ExecuteReactor = grpc::ServerBidiReactor<v1::ExecuteRequest, v1::ExecuteReply>;
-  using FetchReactor = grpc::ServerWriteReactor<v1::FetchUnitsReply>;
+  using FillReactor = grpc::ServerWriteReactor<v1::FillProgress>;
 
   Impl(ExpertBackend& backend, const ExpertModel& model, const v1::Terms& terms, HeldUnits& units,
        Options options, const Clock& clock)
@@ -70,7 +54,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
         units_(units),
         options_(std::move(options)),
         rules_(model, options_.max_rows),
-        fetchers_(1),
+        copies_(model, terms_, units, options_.directory, options_.max_fetches),
         work_(options_.num_workers),
         context_{backend,
                  rules_,
@@ -86,8 +70,21 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
                                      const v1::DescribeRequest* request,
                                      v1::DescribeReply* reply) override;
   ExecuteReactor* Execute(grpc::CallbackServerContext* context) override;
-  FetchReactor* FetchUnits(grpc::CallbackServerContext* context,
-                           const v1::FetchUnitsRequest* request) override;
+  CopyService::UnitsReactor* FetchUnits(grpc::CallbackServerContext* /*context*/,
+                                        const v1::FetchUnitsRequest* request) override {
+    return copies_.FetchUnits(*request);
+  }
+  CopyService::ModelReactor* FetchModel(grpc::CallbackServerContext* /*context*/,
+                                        const v1::FetchModelRequest* request) override {
+    return copies_.FetchModel(*request);
+  }
+  FillReactor* Fill(grpc::CallbackServerContext* /*context*/,
+                    const v1::FillRequest* /*request*/) override {
+    return Refuse<FillReactor>(absl::FailedPreconditionError(
+        absl::StrCat("the node ", options_.name,
+                     " is not empty: it serves what it holds; to fill "
+                     "it, start it on a directory that does not exist")));
+  }
 
   const RequestRules& rules() const { return rules_; }
   void Drain();
@@ -95,7 +92,6 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
 
  private:
   void FillDescription(v1::DescribeReply* reply);
-  absl::StatusOr<ExpertSlice> CheckFetch(const v1::FetchUnitsRequest& request);
   void Remove(ExecuteStream* stream);
 
   const ExpertModel& model_;
@@ -103,14 +99,13 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
   HeldUnits& units_;
   const Options options_;
   const RequestRules rules_;
-  IoThreads fetchers_;
+  CopyService copies_;
   WorkQueue work_;
   const ExecuteContext context_;
 
   Mutex mutex_;
   CondVar changed_;
   std::set<ExecuteStream*> streams_ ABSL_GUARDED_BY(mutex_);
-  int fetches_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -162,41 +157,8 @@ void NodeService::Impl::Remove(ExecuteStream* stream) {
   changed_.NotifyAll();
 }
 
-absl::StatusOr<ExpertSlice> NodeService::Impl::CheckFetch(const v1::FetchUnitsRequest& request) {
-  SHOAL_RETURN_IF_ERROR(CheckTerms(terms_, request.terms()));
-  SHOAL_RETURN_IF_ERROR(rules_.CheckLayerIndex(request.layer(), "layer"));
-  SHOAL_ASSIGN_OR_RETURN(const ExpertSlice slice, FromMessage(request.slice(), "slice"));
-  SHOAL_RETURN_IF_ERROR(CheckSlices(model_.whole(), {&slice, 1}, "slice"));
-  SHOAL_RETURN_IF_ERROR(CheckHolds(units_.slices(), slice));
-  return slice;
-}
-
-NodeService::Impl::FetchReactor* NodeService::Impl::FetchUnits(
-    grpc::CallbackServerContext* /*context*/, const v1::FetchUnitsRequest* request) {
-  const absl::StatusOr<ExpertSlice> slice = CheckFetch(*request);
-  if (!slice.ok()) {
-    return Refuse<FetchReactor>(slice.status());
-  }
-  {
-    MutexLock lock(&mutex_);
-    if (draining_) {
-      return Refuse<FetchReactor>(
-          absl::UnavailableError("the node is draining: it begins no new copy"));
-    }
-    if (fetches_ >= options_.max_fetches) {
-      return Refuse<FetchReactor>(absl::ResourceExhaustedError(
-          absl::StrCat("the node sends ", options_.max_fetches, " copies already, its most")));
-    }
-    ++fetches_;
-  }
-  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself in OnDone
-  return new FetchStream(units_, fetchers_, request->layer(), *slice, [this] {
-    MutexLock lock(&mutex_);
-    --fetches_;
-  });
-}
-
 void NodeService::Impl::Drain() {
+  copies_.Drain();
   MutexLock lock(&mutex_);
   draining_ = true;
   // They leave the set in OnDone, which waits for the mutex.
@@ -253,7 +215,8 @@ uint64_t NodeMessageBytes(const ExpertModel& model, const NodeService::Options& 
                       (static_cast<uint64_t>(options.max_queued_layers) + 1);
   const uint64_t fetches =
       static_cast<uint64_t>(options.max_fetches) * kCopies + 1;  // and the buffer of the reads
-  return layers * a_layer * kCopies + fetches * model.layout.record_bytes;
+  return layers * a_layer * kCopies +
+         fetches * std::max(model.layout.record_bytes, kModelPieceBytes);
 }
 
 }  // namespace shoal

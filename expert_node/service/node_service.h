@@ -35,13 +35,13 @@ class NodeService {
  public:
   struct Options {
     std::string name;       // as CheckNodeName (common/container/slice_json.h) wants it
-    std::string directory;  // of the records; its file system's free space is described
+    std::string directory;  // of the container or partition; its free space is described
     int64_t max_rows = 512;
     // Layers of a stream that wait, are computed, or whose reply is not sent yet, before it is read
     // no further.
     int max_queued_layers = 4;
     int max_streams = 4;  // Execute; one more is refused with RESOURCE_EXHAUSTED
-    int max_fetches = 2;  // FetchUnits; likewise
+    int max_fetches = 2;  // FetchUnits and FetchModel together; likewise
     int num_workers = 1;  // calls of the backend at a time, over all streams
     // The most rows that are computed on the thread of gRPC that read them: a token, and some in a
     // batch. Handing a request over costs as much as a tenth of the round trip on loopback. 0 where

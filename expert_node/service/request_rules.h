@@ -25,7 +25,7 @@ class RequestRules {
   static constexpr int64_t kMaxSlices = 1024;
 
   // `model` outlives the rules.
-  RequestRules(const ExpertModel& model, int64_t max_rows) : model_(model), max_rows_(max_rows) {}
+  RequestRules(const ExpertSizes& model, int64_t max_rows) : model_(model), max_rows_(max_rows) {}
 
   // FAILED_PRECONDITION where the terms differ.
   absl::Status CheckHello(const v1::Hello& hello, const v1::Terms& ours) const;
@@ -46,7 +46,7 @@ class RequestRules {
   absl::Status CheckShapes(const v1::LayerRequest& request) const;
   absl::Status CheckValues(const v1::LayerRequest& request) const;
 
-  const ExpertModel& model_;
+  const ExpertSizes& model_;
   const int64_t max_rows_;
 };
 

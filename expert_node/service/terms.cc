@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/io/sha256.h"
 #include "common/status/status_macros.h"
 #include "common/version.h"
 #include "shoal/v1/types.pb.h"
@@ -22,6 +23,16 @@ std::string Shown(const std::string& value) {
 }
 std::string Shown(uint32_t value) { return value == 0 ? "absent" : absl::StrCat(value); }
 
+// All but what is the container's.
+v1::Terms TermsOfBuild() {
+  v1::Terms terms;
+  terms.set_protocol_version(kProtocolVersion);
+  terms.mutable_container()->set_container_version(kContainerVersion);
+  terms.set_arithmetic(std::string(kArithmetic));
+  terms.set_kernel_revision(kKernelRevision);
+  return terms;
+}
+
 template <typename T>
 absl::Status CheckField(absl::string_view name, const T& ours, const T& theirs) {
   if (ours == theirs) {
@@ -34,14 +45,24 @@ absl::Status CheckField(absl::string_view name, const T& ours, const T& theirs) 
 }  // namespace
 
 v1::Terms MakeTerms(const Manifest& manifest) {
-  v1::Terms terms;
-  terms.set_protocol_version(kProtocolVersion);
+  v1::Terms terms = TermsOfBuild();
   terms.mutable_container()->set_container_version(static_cast<uint32_t>(manifest.version));
   terms.mutable_container()->set_identity(manifest.identity);
   terms.set_codec(std::string(ExpertCodecName(manifest.settings.experts)));
-  terms.set_arithmetic(std::string(kArithmetic));
-  terms.set_kernel_revision(kKernelRevision);
   return terms;
+}
+
+absl::Status CheckTermsOfBuild(const v1::Terms& theirs) {
+  v1::Terms ours = TermsOfBuild();
+  ours.mutable_container()->set_identity(theirs.container().identity());
+  ours.set_codec(theirs.codec());
+  SHOAL_RETURN_IF_ERROR(CheckTerms(ours, theirs));
+  if (!DigestFromHex(theirs.container().identity()).has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat("terms.container.identity is ",
+                                                      Shown(theirs.container().identity()),
+                                                      "; 64 hexadecimal digits are called for"));
+  }
+  return ExpertCodecFromName(theirs.codec()).status();
 }
 
 absl::Status CheckTerms(const v1::Terms& ours, const v1::Terms& theirs) {

@@ -14,6 +14,11 @@ class Terms;
 // The terms of this build and a container, or a part of one. Callers include shoal/v1/types.pb.h.
 v1::Terms MakeTerms(const Manifest& manifest);
 
+// What a request must say to a node that has no container yet: the terms of this build, for
+// whichever container. FAILED_PRECONDITION as CheckTerms, and where the identity is none;
+// UNIMPLEMENTED for an unknown codec.
+absl::Status CheckTermsOfBuild(const v1::Terms& theirs);
+
 // FAILED_PRECONDITION names the first field that differs and both values; a field that is absent in
 // `theirs` differs.
 absl::Status CheckTerms(const v1::Terms& ours, const v1::Terms& theirs);

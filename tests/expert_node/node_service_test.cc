@@ -29,12 +29,14 @@
 #include "shoal/v1/expert_node.grpc.pb.h"
 #include "tests/coordinator/convert/small_checkpoint.h"
 #include "tests/testing/expert_batch.h"
+#include "tests/testing/health_watch.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
 namespace shoal {
 namespace {
 
+using ::shoal::testing::HealthWatch;
 using ::shoal::testing::SmallCheckpoint;
 using ::shoal::testing::StatusIs;
 using ::shoal::testing::TempDir;
@@ -602,39 +604,6 @@ TEST_F(NodeServiceTest, OneStreamTooManyIsRefused) {
   EXPECT_THAT(second.Finish(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("1 streams")));
 }
-
-// By the encoding rules: field 1 of HealthCheckRequest is the name, field 1 of the response the
-// status, 1 SERVING, 2 NOT_SERVING.
-class HealthWatch {
- public:
-  HealthWatch(const std::string& address, const std::string& name)
-      : channel_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())),
-        method_("/grpc.health.v1.Health/Watch", grpc::internal::RpcMethod::SERVER_STREAMING,
-                channel_) {
-    context_.set_deadline(std::chrono::system_clock::now() + kDeadline);
-    const grpc::Slice slice("\x0a" + std::string(1, static_cast<char>(name.size())) + name);
-    const grpc::ByteBuffer request(&slice, 1);
-    reader_ = std::unique_ptr<grpc::ClientReader<grpc::ByteBuffer>>(
-        grpc::internal::ClientReaderFactory<grpc::ByteBuffer>::Create(channel_.get(), method_,
-                                                                      &context_, request));
-  }
-  ~HealthWatch() {
-    context_.TryCancel();
-    reader_->Finish();
-  }
-  std::string Next() {
-    grpc::ByteBuffer reply;
-    grpc::Slice slice;
-    EXPECT_TRUE(reader_->Read(&reply) && reply.DumpToSingleSlice(&slice).ok());
-    return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
-  }
-
- private:
-  grpc::ClientContext context_;
-  std::shared_ptr<grpc::Channel> channel_;
-  grpc::internal::RpcMethod method_;
-  std::unique_ptr<grpc::ClientReader<grpc::ByteBuffer>> reader_;
-};
 
 TEST_F(NodeServiceTest, HealthIsServingUntilTheNodeDrains) {
   Serve(blocking_);

@@ -69,7 +69,9 @@ def help_and_flags(program, model):
 
 def refusals(program, model):
     status, _, error = run(program, model + "-missing", "--listen", "127.0.0.1:0")
-    check(status == 1 and "-missing" in error, "a directory that is no container is refused", error)
+    check(status == 2 and "-missing" in error and "--name" in error, "a directory that is not there, without a name, is refused with 2", error)
+    status, _, error = run(program, os.path.join(model, "experts"), "--listen", "127.0.0.1:0", "--name", "x")
+    check(status == 1 and "is not a container" in error, "a directory that is no container is refused", error)
     status, _, error = run(program, model, "--listen", "127.0.0.1:0", "--budget", "8MiB")
     check(status == 3 and all(word in error for word in ("program", "messages", "expert_cache", "floor", "--budget")),
           "a budget below the floor is refused with 3 and the table", f"{status}: {error}")

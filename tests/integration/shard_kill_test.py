@@ -33,7 +33,10 @@ def banks(directory):
         for name in files:
             if name.endswith(".bank"):
                 path = os.path.join(folder, name)
-                found[path.replace(".partial/partition/", "/")] = os.stat(path).st_ino
+                try:
+                    found[path.replace(".partial/partition/", "/")] = os.stat(path).st_ino
+                except FileNotFoundError:
+                    pass  # the partition has just got its final name
     return found
 
 

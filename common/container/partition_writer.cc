@@ -1,12 +1,11 @@
-#include "coordinator/pool/partition_writer.h"
+#include "common/container/partition_writer.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <span>
+#include <memory>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/container/bank_scan.h"
@@ -19,23 +18,56 @@
 #include "common/status/status_util.h"
 
 namespace shoal {
+namespace {
 
-PartitionWriter::PartitionWriter(const Container& container, const PartitionIndex& wanted,
-                                 StagingDirectory& staging, ShardedNode& node,
-                                 ShardProgress& progress,
-                                 const std::function<void(const ShardProgress&)>& on_progress,
-                                 std::stop_token stop)
-    : container_(container),
-      manifest_(container.manifest()),
-      index_(wanted),
-      staging_(staging),
-      node_(node),
-      progress_(progress),
-      on_progress_(on_progress),
-      stop_(std::move(stop)),
-      directory_(staging.content_path()) {
-  index_.files.clear();
-}
+namespace fs = std::filesystem;
+
+// One object serves one Run.
+class PartitionWriter {
+ public:
+  PartitionWriter(PartitionSource& source, const PartitionIndex& wanted, StagingDirectory& staging,
+                  WrittenPartition& written, PartitionProgress& progress,
+                  const OnPartitionProgress& on_progress, std::stop_token stop)
+      : source_(source),
+        manifest_(source.manifest()),
+        index_(wanted),
+        staging_(staging),
+        written_(written),
+        progress_(progress),
+        on_progress_(on_progress),
+        stop_(std::move(stop)),
+        directory_(staging.content_path()) {
+    index_.files.clear();
+  }
+
+  absl::Status Run();
+
+ private:
+  absl::Status Begin();
+  absl::Status WriteLayer(const BankEntry& bank);
+  // The digests of a bank's units: of an earlier run where it finished them.
+  absl::StatusOr<std::string> Leaves(const BankEntry& bank);
+  absl::StatusOr<FileEntry> KeepOrCopy(const ExpertSlice& slice, int64_t layer,
+                                       absl::string_view leaves);
+  absl::StatusOr<FileEntry> CheckKept(const ExpertSlice& slice, int64_t layer,
+                                      absl::string_view leaves);
+  absl::StatusOr<FileEntry> Copy(const ExpertSlice& slice, int64_t layer, absl::string_view leaves);
+  absl::Status WriteSmallFiles();
+  absl::Status WriteIndex();
+  absl::StatusOr<FileEntry> WriteSmall(absl::string_view name, absl::string_view content);
+  void Report();
+  absl::Status CheckStop() const;
+
+  PartitionSource& source_;
+  const Manifest& manifest_;
+  PartitionIndex index_;
+  StagingDirectory& staging_;
+  WrittenPartition& written_;
+  PartitionProgress& progress_;
+  const OnPartitionProgress& on_progress_;
+  const std::stop_token stop_;
+  const std::string directory_;  // of the partition in the making
+};
 
 absl::Status PartitionWriter::Run() {
   SHOAL_RETURN_IF_ERROR(Begin());
@@ -75,40 +107,44 @@ absl::Status PartitionWriter::Begin() {
 absl::Status PartitionWriter::WriteLayer(const BankEntry& bank) {
   progress_.step = absl::StrCat("node ", index_.name, ": layer ", bank.layer);
   Report();
-  const std::string tree = BankTreeFile(bank.layer);
-  SHOAL_ASSIGN_OR_RETURN(const std::string leaves,
-                         ReadTreeFile(container_.PathOf(tree), manifest_, bank));
+  SHOAL_ASSIGN_OR_RETURN(const std::string leaves, Leaves(bank));
+  SHOAL_ASSIGN_OR_RETURN(FileEntry tree, WriteSmall(BankTreeFile(bank.layer), leaves));
+  index_.files.push_back(std::move(tree));
   for (const ExpertSlice& slice : index_.slices) {
     SHOAL_ASSIGN_OR_RETURN(FileEntry file, KeepOrCopy(slice, bank.layer, leaves));
     index_.files.push_back(std::move(file));
     Report();
   }
-  SHOAL_ASSIGN_OR_RETURN(FileEntry file, WriteSmall(tree, leaves));
-  index_.files.push_back(std::move(file));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> PartitionWriter::Leaves(const BankEntry& bank) {
+  absl::StatusOr<std::string> kept =
+      ReadTreeFile(absl::StrCat(directory_, "/", BankTreeFile(bank.layer)), manifest_, bank);
+  return kept.ok() ? std::move(kept) : source_.ReadLeaves(bank);
 }
 
 absl::StatusOr<FileEntry> PartitionWriter::KeepOrCopy(const ExpertSlice& slice, int64_t layer,
                                                       absl::string_view leaves) {
   absl::StatusOr<FileEntry> kept = CheckKept(slice, layer, leaves);
   if (kept.ok()) {
-    ++node_.banks_kept;
+    ++written_.banks_kept;
     progress_.bytes_done += kept->size_bytes;
     progress_.bytes_kept += kept->size_bytes;
     return kept;
   }
   if (absl::IsDataLoss(kept.status())) {
     const std::string file = SliceBankFile(slice, layer);
-    node_.remade_files.push_back(file);
+    written_.remade_files.push_back(file);
     std::error_code error;
-    std::filesystem::remove(absl::StrCat(directory_, "/", file), error);
+    fs::remove(absl::StrCat(directory_, "/", file), error);
     if (error) {
       return ErrnoToStatus(error.value(), absl::StrCat("remove ", directory_, "/", file));
     }
   } else if (!absl::IsNotFound(kept.status())) {
     return kept;
   }
-  ++node_.banks_copied;
+  ++written_.banks_copied;
   return Copy(slice, layer, leaves);
 }
 
@@ -138,20 +174,19 @@ absl::StatusOr<FileEntry> PartitionWriter::CheckKept(const ExpertSlice& slice, i
 
 absl::StatusOr<FileEntry> PartitionWriter::Copy(const ExpertSlice& slice, int64_t layer,
                                                 absl::string_view leaves) {
-  const UnitLayout& layout = manifest_.unit_layout;
-  const BankRange bank = PartOfBank(layout, container_.PathOf(BankFile(layer)), layer, slice);
+  const uint64_t record_bytes = RecordBytes(manifest_.unit_layout, slice.units);
   SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<StagedFile> file,
                          StagedFile::Create(directory_, SliceBankFile(slice, layer)));
-  SHOAL_RETURN_IF_ERROR(ScanBank(
-      layout, bank,
-      [&](ExpertKey key, int64_t unit, std::span<const std::byte> bytes) -> absl::Status {
+  SHOAL_RETURN_IF_ERROR(source_.ReadUnits(
+      layer, slice, leaves,
+      [&](ExpertKey /*key*/, int64_t unit, std::span<const std::byte> bytes) -> absl::Status {
         SHOAL_RETURN_IF_ERROR(CheckStop());
-        SHOAL_RETURN_IF_ERROR(CheckUnitDigest(layout, key, unit, bytes, leaves, bank.path));
-        return file->Append(bytes);
-      },
-      [&](ExpertKey /*key*/, std::span<const std::byte> /*padding*/) -> absl::Status {
+        SHOAL_RETURN_IF_ERROR(file->Append(bytes));
+        if (unit + 1 < slice.units.end) {
+          return absl::OkStatus();
+        }
         SHOAL_RETURN_IF_ERROR(file->PadTo(kRecordAlignment));
-        progress_.bytes_done += RecordBytes(layout, slice.units);
+        progress_.bytes_done += record_bytes;
         Report();
         return absl::OkStatus();
       }));
@@ -161,14 +196,12 @@ absl::StatusOr<FileEntry> PartitionWriter::Copy(const ExpertSlice& slice, int64_
 absl::Status PartitionWriter::WriteSmallFiles() {
   progress_.step = absl::StrCat("node ", index_.name, ": small files");
   Report();
-  SHOAL_ASSIGN_OR_RETURN(const std::string manifest_text,
-                         ReadTextFile(container_.PathOf(kManifestFile), kMaxManifestBytes));
+  SHOAL_ASSIGN_OR_RETURN(const std::string manifest_text, source_.ReadManifestText());
+  SHOAL_ASSIGN_OR_RETURN(const std::string codebooks, source_.ReadCodebooks());
   std::map<absl::string_view, absl::string_view> texts = {{kManifestFile, manifest_text},
-                                                          {kConfigFile, container_.config_json()}};
-  SHOAL_ASSIGN_OR_RETURN(const std::vector<LayerCodebooks> books, container_.ReadCodebooks());
-  if (!books.empty()) {
-    const auto bytes = std::as_bytes(std::span(books));
-    texts[kCodebooksFile] = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+                                                          {kConfigFile, source_.config_json()}};
+  if (!codebooks.empty()) {
+    texts[kCodebooksFile] = codebooks;
   }
   for (const auto& [name, text] : texts) {
     SHOAL_ASSIGN_OR_RETURN(FileEntry file, WriteSmall(name, text));
@@ -185,7 +218,7 @@ absl::Status PartitionWriter::WriteIndex() {
   std::map<std::string, std::string> sums = {{index.path, index.sha256}};
   for (const FileEntry& file : index_.files) {
     sums[file.path] = file.sha256;
-    node_.partition_bytes += file.size_bytes;
+    written_.partition_bytes += file.size_bytes;
   }
   return WriteSmall(kDigestsFile, FormatDigests(sums)).status();
 }
@@ -206,6 +239,51 @@ void PartitionWriter::Report() {
 
 absl::Status PartitionWriter::CheckStop() const {
   return stop_.stop_requested() ? absl::CancelledError("stopped") : absl::OkStatus();
+}
+
+// Size on disk of all files of a partition; more than manifest.json, partition.json and SHA256SUMS
+// take.
+uint64_t DiskBytes(const std::vector<FileEntry>& files, uint64_t manifest_bytes) {
+  constexpr uint64_t kBytesPerEntry = 512;
+  uint64_t total = manifest_bytes + kBytesPerEntry * files.size();
+  for (const FileEntry& file : files) {
+    total += AlignUp(file.size_bytes, kRecordAlignment);
+  }
+  return total;
+}
+
+// Of the banks that an earlier run finished, by their sizes. (Whether they are whole is looked at
+// later; one that is not is removed before it is made again.)
+uint64_t KeptBytes(const std::vector<FileEntry>& files, const std::string& target) {
+  uint64_t kept = 0;
+  for (const FileEntry& file : files) {
+    std::error_code error;
+    const uint64_t size = fs::file_size(
+        absl::StrCat(target, ".partial/", kPartitionStaging.content, "/", file.path), error);
+    kept += !error && file.path.ends_with(".bank") && size == file.size_bytes ? size : 0;
+  }
+  return kept;
+}
+
+}  // namespace
+
+PartitionNeed NeedOfPartition(const Manifest& manifest, uint64_t manifest_bytes,
+                              std::span<const ExpertSlice> slices, const std::string& target) {
+  const std::vector<FileEntry> files = PartitionFiles(manifest, slices);
+  PartitionNeed need;
+  for (const FileEntry& file : files) {
+    need.bank_bytes += file.path.ends_with(".bank") ? file.size_bytes : 0;
+  }
+  need.missing_bytes = DiskBytes(files, manifest_bytes) - KeptBytes(files, target);
+  return need;
+}
+
+absl::Status WritePartition(PartitionSource& source, const PartitionIndex& wanted,
+                            StagingDirectory& staging, WrittenPartition& written,
+                            PartitionProgress& progress, const OnPartitionProgress& on_progress,
+                            std::stop_token stop) {
+  return PartitionWriter(source, wanted, staging, written, progress, on_progress, std::move(stop))
+      .Run();
 }
 
 }  // namespace shoal

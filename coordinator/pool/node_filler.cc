@@ -1,0 +1,106 @@
+#include "coordinator/pool/node_filler.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "common/status/status_util.h"
+#include "common/sync/clock.h"
+#include "common/sync/stop_wait.h"
+#include "expert_node/service/node_client.h"
+#include "expert_node/service/slice_message.h"
+#include "expert_node/service/terms.h"
+#include "shoal/v1/expert_node.pb.h"
+
+namespace shoal {
+namespace {
+
+// Of what a node says of itself and of its progress.
+constexpr uint64_t kMessageBytes = uint64_t{4} << 20;
+constexpr size_t kMostStepBytes = 100;
+constexpr absl::Duration kServesWithin = absl::Minutes(2);
+constexpr absl::Duration kLookAgainAfter = absl::Milliseconds(100);
+
+absl::StatusOr<NodeHoldings> Ask(NodeClient& client, const Manifest& manifest) {
+  SHOAL_ASSIGN_OR_RETURN(const v1::DescribeReply reply, client.Describe());
+  NodeHoldings holdings;
+  holdings.name = reply.name();
+  holdings.empty = !reply.has_terms();
+  if (reply.has_terms()) {
+    SHOAL_RETURN_IF_ERROR(CheckTerms(MakeTerms(manifest), reply.terms()));
+  }
+  SHOAL_ASSIGN_OR_RETURN(holdings.slices, HoldingsOf(reply, manifest.whole_experts()));
+  return holdings;
+}
+
+v1::FillRequest RequestOf(const Container& container, const FillTask& task) {
+  v1::FillRequest request;
+  *request.mutable_terms() = MakeTerms(container.manifest());
+  request.set_name(task.name);
+  for (const ExpertSlice& slice : task.slices) {
+    ToMessage(slice, request.add_slices());
+  }
+  for (const std::string& source : task.sources) {
+    request.add_sources(source);
+  }
+  request.set_manifest_sha256(container.manifest_sha256());
+  return request;
+}
+
+// A node that has been filled closes its port for a moment, opens its partition, and serves.
+absl::Status WaitUntilServed(const Container& container, const FillTask& task, NodeClient& client,
+                             const std::stop_token& stop) {
+  const Clock& clock = Clock::Real();
+  const absl::Time end = clock.Now() + kServesWithin;
+  absl::Status last;
+  while (clock.Now() < end) {
+    const absl::StatusOr<NodeHoldings> holdings = Ask(client, container.manifest());
+    last = holdings.status();
+    if (holdings.ok() && !holdings->empty) {
+      for (const ExpertSlice& slice : task.slices) {
+        SHOAL_RETURN_IF_ERROR(CheckHolds(holdings->slices, slice));
+      }
+      return absl::OkStatus();
+    }
+    SHOAL_RETURN_IF_ERROR(WaitUnlessStopped(kLookAgainAfter, stop));
+  }
+  return absl::UnavailableError(
+      absl::StrCat("it was filled and does not serve: its own messages say why (",
+                   last.ok() ? "it answers that it is empty" : std::string(last.message()), ")"));
+}
+
+absl::Status Fill(const Container& container, const FillTask& task,
+                  const OnPartitionProgress& on_progress, std::stop_token stop) {
+  NodeClient client(task.address, kMessageBytes);
+  SHOAL_RETURN_IF_ERROR(client.Fill(
+      RequestOf(container, task),
+      [&on_progress](const v1::FillProgress& progress) {
+        if (on_progress) {
+          // It goes to a terminal, and whatever the node likes can be in it.
+          on_progress({absl::CHexEscape(progress.step().substr(0, kMostStepBytes)),
+                       progress.bytes_done(), progress.bytes_total(), progress.bytes_kept()});
+        }
+      },
+      stop));
+  return WaitUntilServed(container, task, client, stop);
+}
+
+}  // namespace
+
+absl::StatusOr<NodeHoldings> AskHoldings(const Manifest& manifest, const std::string& address) {
+  NodeClient client(address, kMessageBytes);
+  absl::StatusOr<NodeHoldings> holdings = Ask(client, manifest);
+  SHOAL_RETURN_IF_ERROR(Annotate(holdings.status(), absl::StrCat("node at ", address)));
+  return holdings;
+}
+
+absl::Status FillNode(const Container& container, const FillTask& task,
+                      const OnPartitionProgress& on_progress, std::stop_token stop) {
+  return Annotate(Fill(container, task, on_progress, std::move(stop)),
+                  absl::StrCat("node ", task.name, " at ", task.address));
+}
+
+}  // namespace shoal

@@ -1,0 +1,49 @@
+// Has empty nodes fetch their partitions from whoever holds units.
+#ifndef SHOAL_COORDINATOR_POOL_NODE_FILLER_H_
+#define SHOAL_COORDINATOR_POOL_NODE_FILLER_H_
+
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/container/container.h"
+#include "common/container/expert_slice.h"
+#include "common/container/manifest.h"
+#include "common/container/partition_writer.h"
+
+namespace shoal {
+
+// What a node says of itself.
+struct NodeHoldings {
+  std::string name;
+  bool empty = false;               // holds nothing yet, and can be filled
+  std::vector<ExpertSlice> slices;  // inside the model, disjoint
+};
+// Asks the node at `address` (host:port). Errors name it.
+//   UNAVAILABLE          it does not answer within seconds
+//   FAILED_PRECONDITION  it has other terms; names the field and both values
+//   INVALID_ARGUMENT     what it says makes no sense
+absl::StatusOr<NodeHoldings> AskHoldings(const Manifest& manifest, const std::string& address);
+
+struct FillTask {
+  std::string address;               // of the node, host:port
+  std::string name;                  // its own
+  std::vector<ExpertSlice> slices;   // what it is to hold: inside the model, disjoint
+  std::vector<std::string> sources;  // numeric host:port of who holds units, in the order to ask
+};
+
+// Tells a node to fill itself with a part of `container` and waits until it serves it. Blocks for as
+// long as the copy takes; `on_progress` is called as it goes, in this thread. After an error, or
+// killed, the same call goes on from what the node has finished. Errors name the node.
+//   CANCELLED            `stop` came; the node keeps what is finished
+//   UNAVAILABLE          the node is not reached or is lost; or it was filled and does not serve
+//                        within two minutes, which it then says why
+//   and the errors of ExpertNode.Fill (proto/shoal/v1/expert_node.proto)
+absl::Status FillNode(const Container& container, const FillTask& task,
+                      const OnPartitionProgress& on_progress, std::stop_token stop);
+
+}  // namespace shoal
+
+#endif  // SHOAL_COORDINATOR_POOL_NODE_FILLER_H_
