@@ -98,10 +98,11 @@ std::string FormatCluster(const ClusterLook& look) {
   for (const PoolNodeStatus& node : look.now.nodes) {
     width = std::max(width, node.name.size());
   }
-  constexpr char kRow[] = "%-*s  %-8s %-9s %12s %12s %6s %7s %6s %6s %8s %10s %10s %9s %7s %7s\n";
+  constexpr char kRow[] =
+      "%-*s  %-8s %-9s %12s %12s %6s %7s %6s %6s %8s %10s %10s %9s %7s %9s %7s\n";
   absl::StrAppendFormat(&text, kRow, width, "node", "state", "units", "disk", "reading", "hits",
                         "kernel", "disk", "queue", "network", "p50", "p95", "requests", "hedges",
-                        "losses");
+                        "failures", "losses");
   for (const PoolNodeStatus& node : look.now.nodes) {
     const NodeDelta delta = DeltaOf(look, node);
     absl::StrAppendFormat(
@@ -110,7 +111,7 @@ std::string FormatCluster(const ClusterLook& look) {
         Percent(delta.HitRate()), Percent(delta.KernelShare()), Percent(delta.DiskShare()),
         Percent(delta.QueueShare()), Percent(delta.NetworkShare()), Latency(node.layer_p50),
         Latency(node.layer_p95), absl::StrCat(node.requests), absl::StrCat(node.hedges),
-        absl::StrCat(node.losses));
+        absl::StrCat(node.failures), absl::StrCat(node.losses));
     if (node.state == NodeState::kLost && !node.last_error.empty()) {
       absl::StrAppend(&text, "  ", node.last_error, "\n");
     }
@@ -146,6 +147,7 @@ Json ClusterJson(const ClusterLook& look) {
                              {"layer_p95_ms", absl::ToDoubleMilliseconds(node.layer_p95)},
                              {"requests", node.requests},
                              {"hedges", node.hedges},
+                             {"failures", node.failures},
                              {"losses", node.losses},
                              {"expert_bytes", node.work.expert_bytes}});
   }

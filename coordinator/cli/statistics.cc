@@ -60,6 +60,7 @@ Json NodesJson(const std::vector<PoolNodeStatus>& nodes) {
     fields["last_error"] = node.last_error;
     fields["requests"] = node.requests;
     fields["hedges"] = node.hedges;
+    fields["failures"] = node.failures;
     fields["losses"] = node.losses;
     json.push_back(fields);
   }

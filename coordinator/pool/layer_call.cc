@@ -297,6 +297,7 @@ absl::Status LayerCall::OnReply(Letter& letter) {
   RemoteNode& node = *pool_.nodes[part.holder];
   if (reply.ok() && (*reply)->has_error()) {
     const v1::Error& error = (*reply)->error();
+    node.OnFailure();
     part.failure =
         Annotate(ErrorFromWire(error.code(), error.message()), absl::StrCat("node ", node.name()));
   } else if (reply.ok() && static_cast<size_t>((*reply)->sums_size()) != batch_.rows.size()) {

@@ -63,6 +63,7 @@ struct PoolNodeStatus {
   absl::Duration layer_p95;
   int64_t requests = 0;  // answered
   int64_t hedges = 0;    // given to another holder because this one was late
+  int64_t failures = 0;  // answered with an error, like that of a damaged record
   int64_t losses = 0;    // streams that ended
 };
 

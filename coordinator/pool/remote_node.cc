@@ -113,6 +113,11 @@ void RemoteNode::OnMissedDeadline() {
   health_.OnMissedDeadline(clock_.Now());
 }
 
+void RemoteNode::OnFailure() {
+  MutexLock lock(&mutex_);
+  ++failures_;
+}
+
 PoolNodeStatus RemoteNode::Status() const {
   const NodeLink::View view = link_->view();
   MutexLock lock(&mutex_);
@@ -130,6 +135,7 @@ PoolNodeStatus RemoteNode::Status() const {
   status.layer_p95 = deadline_.SingleRowPercentile(95);
   status.requests = requests_;
   status.hedges = hedges_;
+  status.failures = failures_;
   status.losses = losses_;
   return status;
 }

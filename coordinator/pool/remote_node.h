@@ -49,6 +49,8 @@ class RemoteNode {
   // A reply came `latency` after its request was sent, which had the node so much work.
   void OnReply(int64_t num_rows, absl::Duration latency, const v1::LayerCost& cost);
   void OnMissedDeadline();
+  // It answered with an error.
+  void OnFailure();
   PoolNodeStatus Status() const;
   // Whether its operator wants it left alone.
   void SetDrained(bool drained);
@@ -75,6 +77,7 @@ class RemoteNode {
   int64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;
   NodeWork work_ ABSL_GUARDED_BY(mutex_);
   int64_t hedges_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t failures_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t losses_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<NodeLink> link_;  // last: its callbacks use what is above
 };

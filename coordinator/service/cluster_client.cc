@@ -51,6 +51,7 @@ absl::StatusOr<PoolNodeStatus> FromMessage(const v1::NodeStatus& message) {
   node.read_bytes_per_second = message.read_bytes_per_second();
   node.requests = static_cast<int64_t>(message.requests());
   node.hedges = static_cast<int64_t>(message.hedges());
+  node.failures = static_cast<int64_t>(message.failures());
   node.losses = static_cast<int64_t>(message.losses());
   node.work.round_trip = FromNs(message.round_trip_ns());
   node.work.execute = FromNs(message.execute_ns());

@@ -42,6 +42,7 @@ void ToMessage(const PoolNodeStatus& node, v1::NodeStatus* message) {
   message->set_read_bytes_per_second(node.read_bytes_per_second);
   message->set_requests(static_cast<uint64_t>(node.requests));
   message->set_hedges(static_cast<uint64_t>(node.hedges));
+  message->set_failures(static_cast<uint64_t>(node.failures));
   message->set_losses(static_cast<uint64_t>(node.losses));
   message->set_round_trip_ns(Nanoseconds(node.work.round_trip));
   message->set_execute_ns(Nanoseconds(node.work.execute));

@@ -90,12 +90,18 @@ class Cluster:
                                    "--json", *drill)
         self.stack.callback(self.nodes[name].end)
 
+    def shoal_node_floor(self, name):
+        refused = Shoal(self.node_program).run(os.path.join(self.work, "parts", name), "--listen", "127.0.0.1:0", "--budget", "1MiB")
+        check(refused.status == 3, "a node's budget below the floor is refused", refused.error)
+        return int(refused.error.split("at least ")[1].split()[0])
+
     def run(self, *args):
         return self.shoal.run("cluster", *args, "--at", self.serve.address, "--json")
 
     def status(self):
         result = self.run("status", "--interval", 10)
-        check(result.status == 0, "status answers", result.error)
+        if result.status != 0:
+            raise RuntimeError(f"status: {result.error}")
         return result.json
 
     def node(self, name):
@@ -140,11 +146,17 @@ def drills(cluster):
     cluster.start("b")
     cluster.wait_for("b", "live")
     before = cluster.node("b")["requests"]
-    cluster.drill("slow", "a", "--factor", 50, "--seconds", 2)
+    cluster.drill("slow", "a", "--factor", 1000, "--seconds", 2)
     check(cluster.node("a")["hedges"] > 0, "drill: a slow node is hedged", str(cluster.node("a")))
     check(cluster.node("b")["requests"] > before, "drill: a node that came back works again")
     cluster.wait_for("a", "live")
+    # With the smallest cache there is, so that it reads in every layer.
+    floor = cluster.shoal_node_floor("c")
+    cluster.nodes["c"].end()
+    cluster.start("c", "--allow-drill", "--budget", floor)
+    cluster.wait_for("c", "live")
     cluster.drill("corrupt", "c", "--records", 64)
+    check(cluster.node("c")["failures"] > 0, "drill: damaged records are noticed and counted", str(cluster.node("c")))
     status = cluster.status()
     working = status["nodes"][1]
     shares = [working[f"{share}_share"] for share in ("kernel", "disk", "queue", "network")]

@@ -342,6 +342,8 @@ TEST_F(PoolBackendTest, ACopyStandsInForADamagedRecord) {
   Connect();
   nodes_[1]->backend().FailWith(absl::DataLossError("x.bank: layer 2 expert 4 unit 1"));
   ExpectTheSameBits();
+  EXPECT_GT(StatusOf(1).failures, 0);
+  EXPECT_EQ(StatusOf(0).failures, 0);
 }
 
 TEST_F(PoolBackendTest, DamageWithoutACopyNamesTheNode) {
@@ -497,6 +499,7 @@ TEST_F(PoolBackendTest, GoesOverToAnotherPlanWhileACallIsUnderWay) {
   AddNode("a", {kWhole});
   AddNode("b", {kWhole});
   options_.plan = PlanOf({{Units(0, 2)}, {Units(2, 3)}}, 1);
+  options_.max_nodes = 3;
   Connect();
   ExpectTheSameBits();
   AddNode("c", {Units(1, 2)});
@@ -506,11 +509,12 @@ TEST_F(PoolBackendTest, GoesOverToAnotherPlanWhileACallIsUnderWay) {
   while (nodes_[0]->backend().calls() == before) {
     std::this_thread::yield();
   }
-  SHOAL_ASSERT_OK(
-      backend_->ChangePlan(PlanOf({{Units(0, 1)}, {Units(2, 3)}, {Units(1, 2)}}, 2), {}));
-  EXPECT_EQ(backend_->plan().epoch, 2);
+  const absl::Status changed =
+      backend_->ChangePlan(PlanOf({{Units(0, 1)}, {Units(2, 3)}, {Units(1, 2)}}, 2), {});
   nodes_[0]->backend().Block(false);
   caller.join();
+  SHOAL_ASSERT_OK(changed);
+  EXPECT_EQ(backend_->plan().epoch, 2);
   EXPECT_EQ(StatusOf(2).requests, 0);  // that call was one of the old plan
   ExpectTheSameBits();
   EXPECT_EQ(StatusOf(2).requests, 2);
@@ -520,6 +524,7 @@ TEST_F(PoolBackendTest, KeepsThePlanInForceWhereTheNextOneIsNotFitToServe) {
   AddNode("a", {kWhole});
   AddNode("b", {Units(1, 2)});
   options_.plan = PlanOf({{kWhole}}, 3);
+  options_.max_nodes = 2;
   options_.connect_wait = absl::Milliseconds(500);
   Connect();
   EXPECT_THAT(backend_->ChangePlan(PlanOf({{kWhole}}, 3), {}),
@@ -536,6 +541,9 @@ TEST_F(PoolBackendTest, KeepsThePlanInForceWhereTheNextOneIsNotFitToServe) {
   next.identity.clear();
   EXPECT_THAT(backend_->ChangePlan(next, {}), StatusIs(absl::StatusCode::kFailedPrecondition,
                                                        HasSubstr("not to a list of addresses")));
+  AddNode("c", {kWhole});
+  EXPECT_THAT(backend_->ChangePlan(PlanOf({{Units(0, 1)}, {Units(1, 2)}, {Units(2, 3)}}, 4), {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("was planned for 2")));
   EXPECT_EQ(backend_->plan().epoch, 3);
   ExpectTheSameBits();
 }
