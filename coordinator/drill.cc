@@ -25,7 +25,8 @@ struct Answer {
 absl::StatusOr<Answer> RunAnswer(
     const Model& model, Session& session, int64_t tokens,
     const std::function<absl::Status(int64_t index)>& before,
-    const std::function<void(int64_t index, absl::Duration time)>& on_token, std::stop_token stop) {
+    const std::function<void(int64_t index, absl::Duration time)>& on_token,
+    const std::stop_token& stop) {
   const Clock& clock = Clock::Real();
   GenerateOptions options;
   options.max_tokens = tokens;
@@ -88,7 +89,7 @@ absl::Duration DrillReport::Gap() const {
 int64_t StrikeIndex(int64_t tokens) { return tokens / 4; }
 
 absl::StatusOr<DrillReport> RunDrill(const Model& model, Session& session,
-                                     const DrillOptions& options, std::stop_token stop) {
+                                     const DrillOptions& options, const std::stop_token& stop) {
   SHOAL_RETURN_IF_ERROR(CheckTokens(options.tokens, model.tokenizer().EncodeText(kText), session));
   const int64_t strike_index = StrikeIndex(options.tokens);
   Answer answers[2];

@@ -48,7 +48,7 @@ int64_t StrikeIndex(int64_t tokens);
 //   CANCELLED           `stop`
 //   and Generate's and the strike's errors
 absl::StatusOr<DrillReport> RunDrill(const Model& model, Session& session,
-                                     const DrillOptions& options, std::stop_token stop);
+                                     const DrillOptions& options, const std::stop_token& stop);
 
 }  // namespace shoal
 

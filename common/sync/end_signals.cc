@@ -1,6 +1,8 @@
 #include "common/sync/end_signals.h"
 
 #include <pthread.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <initializer_list>
 
@@ -22,5 +24,15 @@ void EndSignals::Wait() {
   ::sigwait(&held_, &number);
   ::pthread_sigmask(SIG_UNBLOCK, &held_, nullptr);
 }
+
+EndAtOnce::EndAtOnce(const EndSignals& signals)
+    : watcher_([held = signals.held()](const std::stop_token& done) {
+        constexpr timespec kLookAgain = {0, 100'000'000};
+        while (!done.stop_requested()) {
+          if (const int number = ::sigtimedwait(&held, nullptr, &kLookAgain); number > 0) {
+            ::_exit(128 + number);
+          }
+        }
+      }) {}
 
 }  // namespace shoal

@@ -4,6 +4,8 @@
 
 #include <signal.h>
 
+#include <thread>
+
 namespace shoal {
 
 // At most one at a time in a process, made by the main thread before it starts any other: the
@@ -22,6 +24,17 @@ class EndSignals {
 
  private:
   sigset_t held_;
+};
+
+// While it lives, such a signal ends the process at once, with 128 and its number: for the time
+// before there is anything to end well.
+class EndAtOnce {
+ public:
+  // `signals` outlives it, and nobody waits for them meanwhile.
+  explicit EndAtOnce(const EndSignals& signals);
+
+ private:
+  std::jthread watcher_;
 };
 
 }  // namespace shoal

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -24,7 +25,9 @@ struct NodeDelta {
   }
   // Of a layer's round trip.
   double Share(absl::Duration time) const {
-    return work.round_trip > absl::ZeroDuration() ? absl::FDivDuration(time, work.round_trip) : 0;
+    return work.round_trip > absl::ZeroDuration()
+               ? std::clamp(absl::FDivDuration(time, work.round_trip), 0.0, 1.0)
+               : 0;
   }
   double KernelShare() const { return Share(work.execute - work.disk_wait); }
   double DiskShare() const { return Share(work.disk_wait); }
@@ -32,16 +35,23 @@ struct NodeDelta {
   double NetworkShare() const { return Share(work.round_trip - work.execute - work.queue); }
 };
 
-const PoolNodeStatus* Find(const ClusterStatus& status, const PoolNodeStatus& node) {
+// The node as the first look saw it; null where the coordinator has begun to count anew since.
+const PoolNodeStatus* Before(const ClusterLook& look, const PoolNodeStatus& node) {
+  if (look.before.epoch != look.now.epoch || look.before.uptime > look.now.uptime) {
+    return nullptr;
+  }
   const auto it =
-      std::find_if(status.nodes.begin(), status.nodes.end(), [&node](const auto& other) {
+      std::find_if(look.before.nodes.begin(), look.before.nodes.end(), [&node](const auto& other) {
         return other.name == node.name && other.address == node.address;
       });
-  // Fewer than before: the coordinator began to count again.
-  return it == status.nodes.end() || it->requests > node.requests ? nullptr : &*it;
+  return it == look.before.nodes.end() || it->requests > node.requests ||
+                 it->work.expert_bytes > node.work.expert_bytes
+             ? nullptr
+             : &*it;
 }
 
-NodeDelta Delta(const PoolNodeStatus& now, const PoolNodeStatus* before, absl::Duration interval) {
+NodeDelta DeltaOf(const ClusterLook& look, const PoolNodeStatus& now) {
+  const PoolNodeStatus* before = Before(look, now);
   NodeDelta delta{now.requests, now.work};
   if (before == nullptr || now.requests == before->requests) {
     return delta;
@@ -54,14 +64,10 @@ NodeDelta Delta(const PoolNodeStatus& now, const PoolNodeStatus* before, absl::D
   delta.work.expert_hits -= before->work.expert_hits;
   delta.work.expert_misses -= before->work.expert_misses;
   delta.work.expert_bytes -= before->work.expert_bytes;
-  if (const double seconds = absl::ToDoubleSeconds(interval); seconds > 0) {
+  if (const double seconds = absl::ToDoubleSeconds(look.interval); seconds > 0) {
     delta.read_bytes_per_second = static_cast<double>(delta.work.expert_bytes) / seconds;
   }
   return delta;
-}
-
-NodeDelta DeltaOf(const ClusterLook& look, const PoolNodeStatus& node) {
-  return Delta(node, Find(look.before, node), look.interval);
 }
 
 std::string Rate(double bytes_per_second) {
@@ -113,7 +119,8 @@ std::string FormatCluster(const ClusterLook& look) {
         Latency(node.layer_p95), absl::StrCat(node.requests), absl::StrCat(node.hedges),
         absl::StrCat(node.failures), absl::StrCat(node.losses));
     if (node.state == NodeState::kLost && !node.last_error.empty()) {
-      absl::StrAppend(&text, "  ", node.last_error, "\n");
+      // The node's own words.
+      absl::StrAppend(&text, "  ", absl::Utf8SafeCHexEscape(node.last_error), "\n");
     }
   }
   return text;

@@ -54,7 +54,11 @@ class ClusterPlanCommand final : public Command {
   absl::StatusOr<ExitCode> Change(ClusterClient& client, Console& console) {
     SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, ReadPlan(*next_));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt, Interrupt::Install());
-    SHOAL_RETURN_IF_ERROR(client.ChangePlan(plan, interrupt->token()));
+    const absl::Status changed = client.ChangePlan(plan, interrupt->token());
+    if (interrupt->requested() && absl::IsCancelled(changed)) {
+      return absl::CancelledError("interrupted; the plan in force stays");
+    }
+    SHOAL_RETURN_IF_ERROR(changed);
     if (console.json()) {
       console.PrintJson({{"epoch", plan.epoch}, {"nodes", plan.nodes.size()}});
     } else {

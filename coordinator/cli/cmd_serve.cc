@@ -47,6 +47,7 @@ class ServeCommand final : public Command {
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     EndSignals signals;
+    std::optional<EndAtOnce> opening(signals);
     model_flags_.resident = true;
     SHOAL_ASSIGN_OR_RETURN(const NetAddress address, ListenAddress(console));
     SHOAL_RETURN_IF_ERROR(CheckCanListen(address));
@@ -64,6 +65,7 @@ class ServeCommand final : public Command {
                            GrpcServer::Start(services, {.address = address,
                                                         .max_request_bytes = kMaxRequestBytes,
                                                         .health_names = names}));
+    opening.reset();
     Announce(*model, server->address().ToString(), console);
     signals.Wait();
     console.Note("shoal: ending; what is under way is given up");
@@ -88,7 +90,7 @@ class ServeCommand final : public Command {
   }
 
   absl::StatusOr<NetAddress> ListenAddress(Console& console) const {
-    const absl::StatusOr<NetAddress> address =
+    absl::StatusOr<NetAddress> address =
         ParseListenAddress(listen_.value_or(kDefaultClusterAddress));
     if (!address.ok()) {
       return UsageError(absl::StrCat("--listen: ", address.status().message()));

@@ -356,6 +356,7 @@ absl::Status LayerCall::Hedge(Part& part, absl::Time now) {
     return ChooseHolder(cell, part).has_value();
   });
   if (!replaceable) {
+    SHOAL_RETURN_IF_ERROR(CheckPlanInForce());
     part.deadline = now + node.DeadlineFor(batch_.num_rows);
     return absl::OkStatus();
   }
@@ -369,6 +370,7 @@ absl::Status LayerCall::LookForHolder(Part& part, absl::Time now) {
   if (found) {
     return Distribute(part.cells, part);
   }
+  SHOAL_RETURN_IF_ERROR(CheckPlanInForce());
   for (const Part* above = part.above; above != nullptr; above = above->above) {
     if (above->outstanding) {
       // Late, and its stand-in failed; but it may answer yet.
@@ -388,6 +390,10 @@ absl::Status LayerCall::LookForHolder(Part& part, absl::Time now) {
                      ". Start the node again and go on, or raise --node-wait"));
   }
   return absl::OkStatus();
+}
+
+absl::Status LayerCall::CheckPlanInForce() const {
+  return pool_.superseded ? absl::AbortedError("another plan is in force") : absl::OkStatus();
 }
 
 absl::Time LayerCall::NextLook() const {

@@ -34,6 +34,8 @@ struct LayerCallPool {
   const Clock& clock;
   absl::Duration node_wait;
   std::atomic<uint64_t>& next_id;
+  // Whether another plan is in force by now.
+  const std::atomic<bool>& superseded;
 };
 
 // Used by one thread, once.
@@ -51,7 +53,8 @@ class LayerCall {
   LayerCall(const LayerCall&) = delete;
   LayerCall& operator=(const LayerCall&) = delete;
 
-  // Adds the sums to `out`. PoolBackend::Execute's errors.
+  // Adds the sums to `out`. PoolBackend::Execute's errors; and ABORTED where nobody of this plan
+  // can go on at once and another plan is in force: `out` is as it was, and `meanwhile` was done.
   absl::Status Run(std::span<int64_t> out);
 
   // What the nodes said it cost them, and the time spent waiting for them; what `local` did counts
@@ -80,6 +83,7 @@ class LayerCall {
   absl::Status Hedge(Part& part, absl::Time now);
   absl::Status LookForHolder(Part& part, absl::Time now);
   absl::Time NextLook() const;
+  absl::Status CheckPlanInForce() const;
 
   std::vector<ExpertSlice> SlicesOf(const Part& part) const;
   std::string Holders(const Part& part) const;

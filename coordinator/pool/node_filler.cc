@@ -73,7 +73,7 @@ absl::Status WaitUntilServed(const Container& container, const FillTask& task, N
 }
 
 absl::Status Fill(const Container& container, const FillTask& task,
-                  const OnPartitionProgress& on_progress, std::stop_token stop) {
+                  const OnPartitionProgress& on_progress, const std::stop_token& stop) {
   NodeClient client(task.address, kMessageBytes);
   SHOAL_RETURN_IF_ERROR(client.Fill(
       RequestOf(container, task),
@@ -98,8 +98,8 @@ absl::StatusOr<NodeHoldings> AskHoldings(const Manifest& manifest, const std::st
 }
 
 absl::Status FillNode(const Container& container, const FillTask& task,
-                      const OnPartitionProgress& on_progress, std::stop_token stop) {
-  return Annotate(Fill(container, task, on_progress, std::move(stop)),
+                      const OnPartitionProgress& on_progress, const std::stop_token& stop) {
+  return Annotate(Fill(container, task, on_progress, stop),
                   absl::StrCat("node ", task.name, " at ", task.address));
 }
 

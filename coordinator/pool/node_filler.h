@@ -42,7 +42,7 @@ struct FillTask {
 //                        within two minutes, which it then says why
 //   and the errors of ExpertNode.Fill (proto/shoal/v1/expert_node.proto)
 absl::Status FillNode(const Container& container, const FillTask& task,
-                      const OnPartitionProgress& on_progress, std::stop_token stop);
+                      const OnPartitionProgress& on_progress, const std::stop_token& stop);
 
 }  // namespace shoal
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
 #include "common/sync/mutex.h"
+#include "common/sync/stop_wait.h"
 #include "coordinator/pool/layer_call.h"
 #include "coordinator/pool/pool_layout.h"
 #include "coordinator/pool/remote_node.h"
@@ -31,12 +33,7 @@ ExpertBackend::Batch RowsOf(const ExpertBackend::Batch& batch, int64_t first, in
     const size_t width = per_row(span);
     return span.subspan(static_cast<size_t>(first) * width, static_cast<size_t>(count) * width);
   };
-  return {batch.layer,
-          count,
-          part(batch.rows),
-          part(batch.expert_ids),
-          part(batch.expert_weights),
-          first == 0 ? batch.meanwhile : nullptr};
+  return {batch.layer, count, part(batch.rows), part(batch.expert_ids), part(batch.expert_weights)};
 }
 
 }  // namespace
@@ -72,10 +69,14 @@ struct PoolBackend::Impl {
   Impl& operator=(const Impl&) = delete;
 
   void Keep();
+  absl::Status BeginChange(const PoolPlan& plan);
+  absl::Status Call(const PoolLayout& of, const Batch& batch, std::span<const ExpertSlice> slices,
+                    std::stop_token stop, std::span<int64_t> out);
   std::shared_ptr<PoolLayout> Layout() const {
     MutexLock lock(&mutex);
     return layout;
   }
+  std::vector<std::shared_ptr<PoolLayout>> LivingLayouts();
   void Add(const ExpertLayerStats& cost) {
     MutexLock lock(&mutex);
     stats[*sizes.LayerIndex(cost.layer)] += cost;
@@ -91,8 +92,10 @@ struct PoolBackend::Impl {
   std::atomic<uint64_t> next_id{1};
   mutable Mutex mutex;
   CondVar changed;  // `stopping`
-  // Each call keeps the one that it began with.
+  // Each call keeps the one that it began with, while it can go on by it.
   std::shared_ptr<PoolLayout> layout ABSL_GUARDED_BY(mutex);
+  // Those before, while calls keep them.
+  std::vector<std::weak_ptr<PoolLayout>> superseded ABSL_GUARDED_BY(mutex);
   bool changing_plan ABSL_GUARDED_BY(mutex) = false;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   std::vector<ExpertLayerStats> stats ABSL_GUARDED_BY(mutex);
@@ -113,8 +116,34 @@ void PoolBackend::Impl::Keep() {
       }
     }
     next = clock.Now() + kTendEvery;
-    Layout()->Tend();
+    for (const std::shared_ptr<PoolLayout>& each : LivingLayouts()) {
+      each->Tend();
+    }
   }
+}
+
+std::vector<std::shared_ptr<PoolLayout>> PoolBackend::Impl::LivingLayouts() {
+  MutexLock lock(&mutex);
+  std::vector<std::shared_ptr<PoolLayout>> living = {layout};
+  for (const std::weak_ptr<PoolLayout>& old : superseded) {
+    if (std::shared_ptr<PoolLayout> alive = old.lock()) {
+      living.push_back(std::move(alive));
+    }
+  }
+  superseded.assign(living.begin() + 1, living.end());
+  return living;
+}
+
+// Of the rows that one message takes.
+absl::Status PoolBackend::Impl::Call(const PoolLayout& of, const Batch& batch,
+                                     std::span<const ExpertSlice> slices, std::stop_token stop,
+                                     std::span<int64_t> out) {
+  const LayerCallPool pool{of.nodes(), of.cells(), of.plan().epoch, local.get(),
+                           clock,      node_wait,  next_id,         of.superseded()};
+  LayerCall call(pool, batch, slices, std::move(stop));
+  absl::Status status = call.Run(out);
+  Add(call.cost());
+  return status;
 }
 
 PoolBackend::PoolBackend(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -139,61 +168,72 @@ absl::Status PoolBackend::Execute(const Batch& batch, std::span<const ExpertSlic
                                   std::stop_token stop, std::span<int64_t> out) {
   SHOAL_RETURN_IF_ERROR(CheckBatch(impl_->sizes, batch, out));
   SHOAL_RETURN_IF_ERROR(CheckSlices(impl_->sizes.whole(), slices, "slices to compute"));
-  const std::shared_ptr<PoolLayout> layout = impl_->Layout();
-  const LayerCallPool pool{layout->nodes(),    layout->cells(), layout->plan().epoch,
-                           impl_->local.get(), impl_->clock,    impl_->node_wait,
-                           impl_->next_id};
-  const int64_t rows_at_once = layout->RowsAtOnce();
+  std::shared_ptr<PoolLayout> layout = impl_->Layout();
   const auto hidden_size = static_cast<size_t>(impl_->sizes.layout.hidden_size);
-  for (int64_t row = 0; row < batch.num_rows; row += rows_at_once) {
-    const int64_t count = std::min(rows_at_once, batch.num_rows - row);
-    const Batch part = RowsOf(batch, row, count);
-    LayerCall call(pool, part, slices, stop);
-    const absl::Status status = call.Run(out.subspan(static_cast<size_t>(row) * hidden_size,
-                                                     static_cast<size_t>(count) * hidden_size));
-    impl_->Add(call.cost());
+  int64_t row = 0;
+  std::function<void()> meanwhile = batch.meanwhile;
+  while (row < batch.num_rows) {
+    const int64_t count = std::min(layout->RowsAtOnce(), batch.num_rows - row);
+    Batch part = RowsOf(batch, row, count);
+    part.meanwhile = std::exchange(meanwhile, nullptr);
+    const absl::Status status = impl_->Call(*layout, part, slices, stop,
+                                            out.subspan(static_cast<size_t>(row) * hidden_size,
+                                                        static_cast<size_t>(count) * hidden_size));
+    if (absl::IsAborted(status) && layout->superseded()) {
+      layout = impl_->Layout();
+      continue;
+    }
     SHOAL_RETURN_IF_ERROR(status);
+    row += count;
   }
   return absl::OkStatus();
 }
 
-absl::Status PoolBackend::ChangePlan(PoolPlan plan, std::stop_token stop) {
-  const uint64_t epoch = impl_->Layout()->plan().epoch;
+// The one change of plan that may be under way at a time.
+absl::Status PoolBackend::Impl::BeginChange(const PoolPlan& plan) {
   if (plan.identity.empty()) {
     return absl::FailedPreconditionError(
         "a pool goes over to a plan made by `shoal plan --out`, not to a list of addresses");
   }
-  if (plan.epoch <= epoch) {
-    return absl::InvalidArgumentError(absl::StrCat("the plan has the epoch ", plan.epoch,
-                                                   ", and the one in force has ", epoch,
-                                                   ": a later plan has a larger one"));
-  }
-  if (plan.nodes.size() > impl_->max_nodes) {
+  if (plan.nodes.size() > max_nodes) {
     return absl::FailedPreconditionError(
         absl::StrCat("the plan has ", plan.nodes.size(), " nodes, and the memory of this process ",
-                     "was planned for ", impl_->max_nodes, ": start it again with the new plan"));
+                     "was planned for ", max_nodes, ": start it again with the new plan"));
   }
-  {
-    MutexLock lock(&impl_->mutex);
-    if (impl_->changing_plan) {
-      return absl::FailedPreconditionError("another change of plan is under way");
-    }
-    impl_->changing_plan = true;
+  MutexLock lock(&mutex);
+  if (changing_plan) {
+    return absl::FailedPreconditionError("another change of plan is under way");
   }
+  if (plan.epoch <= layout->plan().epoch) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the plan has the epoch ", plan.epoch, ", and the one in force has ",
+                     layout->plan().epoch, ": a later plan has a larger one"));
+  }
+  changing_plan = true;
+  return absl::OkStatus();
+}
+
+absl::Status PoolBackend::ChangePlan(PoolPlan plan, std::stop_token stop) {
+  SHOAL_RETURN_IF_ERROR(impl_->BeginChange(plan));
   PoolLayout::Options options;
   options.connect_wait = impl_->connect_wait;
   options.has_local = impl_->local != nullptr;
   options.all_must_answer = true;
-  options.stop = std::move(stop);
+  options.stop = stop;
   absl::StatusOr<std::unique_ptr<PoolLayout>> next =
       PoolLayout::Connect(impl_->manifest, std::move(plan), options, impl_->clock);
   std::shared_ptr<PoolLayout> last;  // closed without the lock
   MutexLock lock(&impl_->mutex);
   impl_->changing_plan = false;
-  if (next.ok()) {
-    last = std::exchange(impl_->layout, *std::move(next));
+  SHOAL_RETURN_IF_ERROR(next.status());
+  if (stop.stop_requested()) {
+    return absl::CancelledError("cancelled; the plan in force stays");
   }
-  return next.status();
+  (*next)->KeepDrained(*impl_->layout);
+  last = std::exchange(impl_->layout, *std::move(next));
+  last->Supersede();
+  impl_->superseded.push_back(last);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<PoolLayout>> PoolBackend::LayoutWith(
@@ -210,7 +250,8 @@ absl::StatusOr<std::shared_ptr<PoolLayout>> PoolBackend::LayoutWith(
   return layout;
 }
 
-absl::Status PoolBackend::DrainNode(const std::string& name, absl::Duration wait) {
+absl::Status PoolBackend::DrainNode(const std::string& name, absl::Duration wait,
+                                    const std::stop_token& stop) {
   SHOAL_ASSIGN_OR_RETURN(const std::shared_ptr<PoolLayout> layout, LayoutWith(name));
   RemoteNode& node = *layout->Find(name);
   SHOAL_RETURN_IF_ERROR(layout->CheckDispensable(node));
@@ -221,8 +262,7 @@ absl::Status PoolBackend::DrainNode(const std::string& name, absl::Duration wait
       return absl::DeadlineExceededError(
           absl::StrCat("node ", name, " gets nothing new, but is still at work on what it got"));
     }
-    MutexLock lock(&impl_->mutex);
-    impl_->changed.WaitWithTimeout(&impl_->mutex, kLookAgain);
+    SHOAL_RETURN_IF_ERROR(WaitUnlessStopped(kLookAgain, stop));
   }
   return absl::OkStatus();
 }

@@ -102,7 +102,8 @@ class PoolBackend final : public ExpertBackend {
 
   // Goes over to another plan of the same container. The old one serves until every node of the new
   // one has answered and holds what the plan gives it; then the next layer goes by the new one, and
-  // calls under way end by the old. Counters of nodes begin again. One at a time.
+  // calls under way end by the old while they can go on by it. Counters of nodes begin again; a
+  // node that is drained stays so. One at a time.
   //   INVALID_ARGUMENT     the epoch is not above the one in force, or as Open
   //   FAILED_PRECONDITION  the plan has no identity, or more than max_nodes nodes; a node is empty or lacks what it should hold;
   //                        another change is under way
@@ -114,8 +115,8 @@ class PoolBackend final : public ExpertBackend {
   // it has nothing more to do, `wait` at most.
   //   NOT_FOUND            there is no such node; names those there are
   //   FAILED_PRECONDITION  nobody else who answers holds some of its slices
-  //   DEADLINE_EXCEEDED    it still computes; it stays drained
-  absl::Status DrainNode(const std::string& name, absl::Duration wait);
+  //   DEADLINE_EXCEEDED    it still computes; it stays drained, as it does after CANCELLED (`stop`)
+  absl::Status DrainNode(const std::string& name, absl::Duration wait, const std::stop_token& stop);
   absl::Status UndrainNode(const std::string& name);
 
  private:

@@ -196,6 +196,15 @@ RemoteNode* PoolLayout::Find(absl::string_view name) const {
   return it == nodes_.end() ? nullptr : it->get();
 }
 
+void PoolLayout::KeepDrained(const PoolLayout& other) {
+  for (const auto& node : nodes_) {
+    const RemoteNode* before = other.Find(node->name());
+    if (before != nullptr && before->drained()) {
+      node->SetDrained(true);
+    }
+  }
+}
+
 absl::Status PoolLayout::CheckDispensable(const RemoteNode& node) const {
   const auto stands_in = [this, &node](size_t holder) {
     return holder == nodes_.size() ||

@@ -3,6 +3,7 @@
 #ifndef SHOAL_COORDINATOR_POOL_POOL_LAYOUT_H_
 #define SHOAL_COORDINATOR_POOL_POOL_LAYOUT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -49,8 +50,13 @@ class PoolLayout {
   int64_t RowsAtOnce() const;
   // Opens, pings or breaks the links, whatever is due. Called about once a second.
   void Tend();
+  // Another plan is in force: calls of this one that cannot go on should give up.
+  void Supersede() { superseded_ = true; }
+  const std::atomic<bool>& superseded() const { return superseded_; }
   // Null where no node has that name.
   RemoteNode* Find(absl::string_view name) const;
+  // Drains those whose names are drained in `other`.
+  void KeepDrained(const PoolLayout& other);
   // That others can do all that this node does.
   //   FAILED_PRECONDITION  names a slice that nobody else holds who answers
   absl::Status CheckDispensable(const RemoteNode& node) const;
@@ -68,6 +74,7 @@ class PoolLayout {
   const PoolPlan plan_;
   const ExpertSizes sizes_;
   const Clock& clock_;
+  std::atomic<bool> superseded_{false};
   Mutex mutex_;
   CondVar changed_;  // a link
   std::vector<Cell> cells_;

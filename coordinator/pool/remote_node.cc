@@ -113,6 +113,11 @@ void RemoteNode::OnMissedDeadline() {
   health_.OnMissedDeadline(clock_.Now());
 }
 
+bool RemoteNode::drained() const {
+  MutexLock lock(&mutex_);
+  return drained_;
+}
+
 void RemoteNode::OnFailure() {
   MutexLock lock(&mutex_);
   ++failures_;

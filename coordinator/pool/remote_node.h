@@ -54,6 +54,7 @@ class RemoteNode {
   PoolNodeStatus Status() const;
   // Whether its operator wants it left alone.
   void SetDrained(bool drained);
+  bool drained() const;
 
  private:
   void OnLinkChange();

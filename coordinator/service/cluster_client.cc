@@ -94,7 +94,17 @@ struct ClusterClient::Impl {
   std::unique_ptr<v1::Cluster::Stub> stub;
 
   absl::Status Named(const grpc::Status& status) const {
-    return Annotate(FromGrpcStatus(status), absl::StrCat("coordinator at ", address));
+    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("what listens at ", address, " is not `shoal serve`; perhaps it is a node"));
+    }
+    const absl::Status error = FromGrpcStatus(status);
+    if (absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error)) {
+      return absl::Status(error.code(),
+                          absl::StrCat("coordinator at ", address, ": ", error.message(),
+                                       "; is `shoal serve` running there?"));
+    }
+    return Annotate(error, absl::StrCat("coordinator at ", address));
   }
 };
 

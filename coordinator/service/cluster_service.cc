@@ -3,15 +3,18 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/net/address.h"
 #include "common/status/status_macros.h"
+#include "common/sync/stop_wait.h"
 #include "coordinator/drill.h"
 #include "coordinator/service/node_strike.h"
 #include "coordinator/service/plan_message.h"
@@ -68,24 +71,27 @@ absl::Status CheckAddresses(const PoolPlan& plan, bool insecure) {
   return absl::OkStatus();
 }
 
-// Cancelled by the caller, who is asked by polling, or by the service.
+// Stops the work of a call when its caller is gone or the service ends.
 class CallStop {
  public:
   CallStop(const grpc::ServerContext& context, const std::stop_token& service)
-      : context_(context), on_service_stop_(service, [this] { source_.request_stop(); }) {}
+      : on_service_stop_(service, [this] { source_.request_stop(); }),
+        watcher_([this, &context](const std::stop_token& done) {
+          // A handler that blocks has no other way to learn it.
+          while (WaitUnlessStopped(kLookAgain, done).ok()) {
+            if (context.IsCancelled()) {
+              source_.request_stop();
+            }
+          }
+        }) {}
+
   std::stop_token token() const { return source_.get_token(); }
-  // Whether the caller is still there; requests the stop where it is not.
-  bool Alive() {
-    if (context_.IsCancelled()) {
-      source_.request_stop();
-    }
-    return !source_.stop_requested();
-  }
 
  private:
-  const grpc::ServerContext& context_;
+  static constexpr absl::Duration kLookAgain = absl::Milliseconds(100);
   std::stop_source source_;
   std::stop_callback<std::function<void()>> on_service_stop_;
+  std::jthread watcher_;  // last: uses what is above
 };
 
 }  // namespace
@@ -115,9 +121,10 @@ class ClusterService::Impl final : public v1::Cluster::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status Drain(grpc::ServerContext* /*context*/, const v1::DrainRequest* request,
+  grpc::Status Drain(grpc::ServerContext* context, const v1::DrainRequest* request,
                      v1::DrainReply* /*reply*/) override {
-    return ToGrpcStatus(DrainNode(*request));
+    const CallStop stop(*context, stop_.get_token());
+    return ToGrpcStatus(DrainNode(*request, stop.token()));
   }
 
   grpc::Status GetPlan(grpc::ServerContext* /*context*/, const v1::GetPlanRequest* /*request*/,
@@ -131,7 +138,8 @@ class ClusterService::Impl final : public v1::Cluster::Service {
 
   grpc::Status ChangePlan(grpc::ServerContext* context, const v1::ChangePlanRequest* request,
                           v1::ChangePlanReply* /*reply*/) override {
-    return ToGrpcStatus(GoOverTo(request->plan(), CallStop(*context, stop_.get_token()).token()));
+    const CallStop stop(*context, stop_.get_token());
+    return ToGrpcStatus(GoOverTo(request->plan(), stop.token()));
   }
 
   grpc::Status Drill(grpc::ServerContext* context, const v1::ClusterDrillRequest* request,
@@ -153,14 +161,15 @@ class ClusterService::Impl final : public v1::Cluster::Service {
     return model_.pool();
   }
 
-  absl::Status DrainNode(const v1::DrainRequest& request) {
+  absl::Status DrainNode(const v1::DrainRequest& request, const std::stop_token& stop) {
     SHOAL_ASSIGN_OR_RETURN(PoolBackend * pool, Pool());
     if (request.wait_ms() > kLongestDrainWaitMs) {
       return absl::InvalidArgumentError(absl::StrCat("wait_ms: ", request.wait_ms(), "; at most ",
                                                      kLongestDrainWaitMs, " are accepted"));
     }
-    return request.undo() ? pool->UndrainNode(request.node())
-                          : pool->DrainNode(request.node(), absl::Milliseconds(request.wait_ms()));
+    return request.undo()
+               ? pool->UndrainNode(request.node())
+               : pool->DrainNode(request.node(), absl::Milliseconds(request.wait_ms()), stop);
   }
 
   absl::Status GoOverTo(const v1::Plan& message, std::stop_token stop) {
@@ -171,13 +180,20 @@ class ClusterService::Impl final : public v1::Cluster::Service {
     return pool->ChangePlan(std::move(plan), std::move(stop));
   }
 
-  // Of the node with that name.
-  absl::StatusOr<std::string> AddressOf(const std::string& name) {
+  // Of the node with that name, which takes part in drills.
+  absl::StatusOr<std::string> AddressToStrike(const std::string& name) {
     SHOAL_ASSIGN_OR_RETURN(const PoolBackend* pool, Pool());
     for (const PoolNodeStatus& node : pool->Nodes()) {
-      if (node.name == name) {
-        return node.address;
+      if (node.name != name) {
+        continue;
       }
+      if (node.state == NodeState::kLost) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "node ", name, " is lost already; start it, and drill it when it is live"));
+      }
+      // Said before an answer is computed, not after.
+      SHOAL_RETURN_IF_ERROR(EndStrikes(node.address));
+      return node.address;
     }
     return absl::NotFoundError(
         absl::StrCat("the pool has no node ", name, "; `shoal cluster status` lists those it has"));
@@ -186,9 +202,13 @@ class ClusterService::Impl final : public v1::Cluster::Service {
   absl::Status RunOneDrill(const grpc::ServerContext& context,
                            const v1::ClusterDrillRequest& request,
                            grpc::ServerWriter<v1::ClusterDrillEvent>& writer) {
-    SHOAL_ASSIGN_OR_RETURN(const std::string address, AddressOf(request.node()));
+    const v1::DrillRequest& strike = request.strike();
+    if (!strike.has_kill() && !strike.has_slow() && !strike.has_corrupt()) {
+      return absl::InvalidArgumentError("strike: kill, slow and corrupt are accepted");
+    }
+    SHOAL_ASSIGN_OR_RETURN(const std::string address, AddressToStrike(request.node()));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, model_.NewSession());
-    CallStop stop(context, stop_.get_token());
+    const CallStop stop(context, stop_.get_token());
     DrillOptions options;
     options.tokens = request.tokens();
     options.strike = [&] {
@@ -196,19 +216,22 @@ class ClusterService::Impl final : public v1::Cluster::Service {
       event.mutable_strike()->set_before_token(
           static_cast<uint32_t>(StrikeIndex(request.tokens())));
       writer.Write(event);
-      return StrikeNode(address, request.strike());
+      return StrikeNode(address, strike);
     };
     options.on_token = [&](int answer, int64_t index, absl::Duration time) {
       v1::ClusterDrillEvent event;
       event.mutable_token()->set_answer(static_cast<uint32_t>(answer));
       event.mutable_token()->set_index(static_cast<uint32_t>(index));
       event.mutable_token()->set_time_ns(Nanoseconds(time));
-      if (stop.Alive()) {
-        writer.Write(event);
-      }
+      writer.Write(event);
     };
-    SHOAL_ASSIGN_OR_RETURN(const DrillReport report,
-                           RunDrill(model_, *session, options, stop.token()));
+    const absl::StatusOr<DrillReport> drilled = RunDrill(model_, *session, options, stop.token());
+    if (!strike.has_kill()) {
+      // What is left of it is not for the next answer. A node that is gone has nothing left.
+      EndStrikes(address).IgnoreError();
+    }
+    SHOAL_RETURN_IF_ERROR(drilled.status());
+    const DrillReport& report = *drilled;
     v1::ClusterDrillEvent event;
     v1::DrillResult& result = *event.mutable_result();
     result.set_same_tokens(report.same_tokens);

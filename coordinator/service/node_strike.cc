@@ -33,4 +33,10 @@ absl::Status StrikeNode(const std::string& address, const v1::DrillRequest& requ
   return Annotate(FromGrpcStatus(status), absl::StrCat("node at ", address));
 }
 
+absl::Status EndStrikes(const std::string& address) {
+  v1::DrillRequest request;
+  request.mutable_end();
+  return StrikeNode(address, request);
+}
+
 }  // namespace shoal

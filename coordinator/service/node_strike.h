@@ -19,6 +19,10 @@ class DrillRequest;
 //   UNAVAILABLE          no answer within seconds
 absl::Status StrikeNode(const std::string& address, const v1::DrillRequest& request);
 
+// Ends what strikes left at the node; StrikeNode's errors. Changes nothing where nothing is left, so
+// it also tells whether the node takes part in drills.
+absl::Status EndStrikes(const std::string& address);
+
 }  // namespace shoal
 
 #endif  // SHOAL_COORDINATOR_SERVICE_NODE_STRIKE_H_

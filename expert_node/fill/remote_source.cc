@@ -210,6 +210,13 @@ absl::StatusOr<bool> RemoteSource::AskOnce(Can can, AskOne ask, bool* done) {
   return busy;
 }
 
+// Damage of one bank says nothing about the next.
+void RemoteSource::TakeBackThoseLeftOut() {
+  for (const auto& source : sources_) {
+    source->left_out = absl::OkStatus();
+  }
+}
+
 void RemoteSource::GiveUp(Source& source, const absl::Status& why) {
   const bool its_disk = absl::IsDataLoss(why);
   (its_disk ? source.left_out : source.given_up) = why;
@@ -268,6 +275,7 @@ absl::StatusOr<std::string> RemoteSource::ReadCodebooks() {
 }
 
 absl::StatusOr<std::string> RemoteSource::ReadLeaves(const BankEntry& bank) {
+  TakeBackThoseLeftOut();
   return FetchFile(v1::MODEL_FILE_TREE, bank.layer, LeavesBytes(manifest_),
                    [&](const std::string& content) {
                      return CheckLeaves(content, manifest_, bank,
@@ -277,9 +285,7 @@ absl::StatusOr<std::string> RemoteSource::ReadLeaves(const BankEntry& bank) {
 
 absl::Status RemoteSource::ReadUnits(int64_t layer, const ExpertSlice& slice,
                                      absl::string_view leaves, OnUnit on_unit) {
-  for (const auto& source : sources_) {
-    source->left_out = absl::OkStatus();
-  }
+  TakeBackThoseLeftOut();
   const uint64_t unit_bytes = manifest_.unit_layout.unit_bytes;
   const uint64_t expert_bytes = static_cast<uint64_t>(slice.units.size()) * unit_bytes;
   const auto step = static_cast<int64_t>(std::clamp<uint64_t>(

@@ -77,6 +77,7 @@ class RemoteSource final : public PartitionSource {
   absl::Status Ask(const std::string& what, Can can, AskOne ask);
   // True where every source that can give it, of those that are left, is busy.
   absl::StatusOr<bool> AskOnce(Can can, AskOne ask, bool* done);
+  void TakeBackThoseLeftOut();
   void GiveUp(Source& source, const absl::Status& why);
   absl::Status CheckStop() const;
   absl::Status NobodyLeft(const std::string& what, Can can) const;

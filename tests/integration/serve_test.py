@@ -142,6 +142,8 @@ def drills(cluster):
     report = cluster.drill("kill", "b", tokens=200)
     check(report["struck_before_token"] == 50, "drill: struck after a quarter", str(report))
     check(cluster.node("b")["state"] == "lost" and cluster.node("b")["losses"] == 1, "drill: the node is lost", str(cluster.node("b")))
+    again = cluster.run("drill", "kill", "b", "--tokens", 8)
+    check(again.status == 1 and "lost already" in again.error, "drill: not of a node that is dead", again.error)
     cluster.nodes["b"].end()
     cluster.start("b")
     cluster.wait_for("b", "live")
@@ -163,6 +165,15 @@ def drills(cluster):
     check(all(0 <= share <= 1 for share in shares) and abs(sum(shares) - 1) < 1e-6, "status: shares of a layer", str(working))
     check(0 < working["layer_p50_ms"] <= working["layer_p95_ms"], "status: latencies of a layer", str(working))
     check(working["expert_bytes"] > 0 and 0 <= working["hit_rate"] <= 1, "status: what was read", str(working))
+
+
+def interrupted_start(cluster):
+    """Nodes that do not answer are waited for; nobody has to sit through that."""
+    process = subprocess.Popen([cluster.shoal.program, "serve", cluster.container, "--nodes", "127.0.0.1:1", "--listen", "127.0.0.1:0"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    check(process.wait(timeout=60) == 130, "serve: Ctrl-C ends it while it starts", str(process.returncode))
 
 
 def refusals(cluster):
@@ -206,6 +217,8 @@ def change_plan(cluster):
              member("c", (5, 8), (3, 5), cluster.nodes["c"].address), member("d", (2, 3), (5, 8), new.address)]
     plan = cluster.write_plan("four", 2, nodes)
     early = cluster.run("plan", "--change-to", plan)
+    at_node = cluster.shoal.run("cluster", "status", "--at", new.address)
+    check(at_node.status == 1 and "is not `shoal serve`" in at_node.error, "status: a node is no coordinator", at_node.error)
     check(early.status == 1 and "node d" in early.error and cluster.status()["epoch"] == 1, "plan: not before the new node has its units", early.error)
     answer = subprocess.Popen([cluster.shoal.program, "cluster", "drill", "slow", "a", "--factor", "2", "--tokens", "600", "--at", cluster.serve.address, "--json"],
                               stdout=subprocess.PIPE)
@@ -266,6 +279,7 @@ def main():
         statuses(cluster)
         idle(cluster)
         drills(cluster)
+        interrupted_start(cluster)
         refusals(cluster)
         drain(cluster)
         change_plan(cluster)

@@ -71,6 +71,16 @@ TEST(ClusterReportTest, CountersThatBeganAnewAreNoDifference) {
   EXPECT_DOUBLE_EQ(node["reading_bytes_per_second"], 0);
 }
 
+TEST(ClusterReportTest, AnotherPlanBetweenTheLooksMeansThatCountersBeganAnew) {
+  ClusterLook look = Look(Node(10), Node(30));
+  look.now.nodes[0].work.expert_bytes = 1;
+  look.now.epoch = 2;
+  const Json node = ClusterJson(look)["nodes"][0];
+  EXPECT_DOUBLE_EQ(node["disk_share"], 0.4);
+  EXPECT_DOUBLE_EQ(node["hit_rate"], 0.25);
+  EXPECT_DOUBLE_EQ(node["reading_bytes_per_second"], 0);
+}
+
 TEST(ClusterReportTest, ANodeThatWasNeverAskedDividesByNothing) {
   const Json node = ClusterJson(Look(Node(0), Node(0)))["nodes"][0];
   EXPECT_DOUBLE_EQ(node["disk_share"], 0);

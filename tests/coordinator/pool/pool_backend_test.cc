@@ -520,6 +520,56 @@ TEST_F(PoolBackendTest, GoesOverToAnotherPlanWhileACallIsUnderWay) {
   EXPECT_EQ(StatusOf(2).requests, 2);
 }
 
+TEST_F(PoolBackendTest, ACallThatCannotGoOnByItsPlanGoesOnByTheNext) {
+  AddNode("a", {kWhole});
+  options_.plan = PlanOf({{kWhole}}, 1);
+  options_.max_nodes = 2;
+  Connect();
+  ExpectTheSameBits();
+  AddNode("b", {kWhole});
+  PoolPlan next = PlanOf({{}, {kWhole}}, 2);
+  next.nodes.erase(next.nodes.begin());
+  nodes_[0]->backend().Block(true);  // alive, and will never answer
+  std::thread caller([this] { ExpectTheSameBits(); });
+  while (nodes_[0]->backend().calls() < 3) {
+    std::this_thread::yield();
+  }
+  const absl::Status changed = backend_->ChangePlan(next, {});
+  if (!changed.ok()) {
+    nodes_[0]->backend().Block(false);
+  }
+  caller.join();
+  SHOAL_EXPECT_OK(changed);
+  EXPECT_EQ(StatusOf(0).name, "b");
+  EXPECT_EQ(StatusOf(0).requests, 2);
+}
+
+TEST_F(PoolBackendTest, ACallThatWaitsForALostNodeGoesOnByTheNextPlan) {
+  AddNode("a", {kWhole});
+  options_.plan = PlanOf({{kWhole}}, 1);
+  Connect();
+  ExpectTheSameBits();
+  AddNode("b", {kWhole});
+  PoolPlan next = PlanOf({{}, {kWhole}}, 2);
+  next.nodes.erase(next.nodes.begin());
+  nodes_[0]->Kill();
+  std::thread caller([this] { ExpectTheSameBits(); });
+  const absl::Status changed = backend_->ChangePlan(next, {});
+  caller.join();
+  SHOAL_EXPECT_OK(changed);
+}
+
+TEST_F(PoolBackendTest, ADrainedNodeStaysDrainedUnderTheNextPlan) {
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  options_.plan = PlanOf({{Units(0, 2)}, {Units(2, 3)}}, 1);
+  Connect();
+  SHOAL_ASSERT_OK(backend_->DrainNode("a", absl::Seconds(10), {}));
+  SHOAL_ASSERT_OK(backend_->ChangePlan(PlanOf({{Units(0, 1)}, {Units(1, 3)}}, 2), {}));
+  EXPECT_EQ(StatusOf(0).state, NodeState::kDrained);
+  EXPECT_EQ(StatusOf(1).state, NodeState::kLive);
+}
+
 TEST_F(PoolBackendTest, KeepsThePlanInForceWhereTheNextOneIsNotFitToServe) {
   AddNode("a", {kWhole});
   AddNode("b", {Units(1, 2)});
@@ -553,15 +603,15 @@ TEST_F(PoolBackendTest, ADrainedNodeIsLeftAlone) {
   AddNode("b", {kWhole});
   Connect();
   ExpectTheSameBits();
-  SHOAL_ASSERT_OK(backend_->DrainNode("a", absl::Seconds(10)));
+  SHOAL_ASSERT_OK(backend_->DrainNode("a", absl::Seconds(10), {}));
   EXPECT_EQ(StatusOf(0).state, NodeState::kDrained);
   const int64_t before = StatusOf(0).requests;
   ExpectTheSameBits();
   EXPECT_EQ(StatusOf(0).requests, before);
-  EXPECT_THAT(backend_->DrainNode("b", absl::Seconds(10)),
+  EXPECT_THAT(backend_->DrainNode("b", absl::Seconds(10), {}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("node b alone holds"), HasSubstr("--copies 2"))));
-  EXPECT_THAT(backend_->DrainNode("z", absl::Seconds(10)),
+  EXPECT_THAT(backend_->DrainNode("z", absl::Seconds(10), {}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("it has a, b")));
   SHOAL_ASSERT_OK(backend_->UndrainNode("a"));
   ExpectTheSameBits();
@@ -572,7 +622,7 @@ TEST_F(PoolBackendTest, ADrainedNodeIsAskedForWhatNobodyElseCanDo) {
   AddNode("a", {kWhole});
   AddNode("b", {kWhole});
   Connect();
-  SHOAL_ASSERT_OK(backend_->DrainNode("a", absl::Seconds(10)));
+  SHOAL_ASSERT_OK(backend_->DrainNode("a", absl::Seconds(10), {}));
   nodes_[1]->Kill();
   ExpectTheSameBits();
 }
@@ -586,11 +636,11 @@ TEST_F(PoolBackendTest, SaysThatADrainedNodeIsStillAtWork) {
   while (nodes_[0]->backend().calls() == 0) {
     std::this_thread::yield();
   }
-  EXPECT_THAT(backend_->DrainNode("a", absl::ZeroDuration()),
+  EXPECT_THAT(backend_->DrainNode("a", absl::ZeroDuration(), {}),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("still at work")));
   nodes_[0]->backend().Block(false);
   caller.join();
-  SHOAL_EXPECT_OK(backend_->DrainNode("a", absl::Seconds(10)));
+  SHOAL_EXPECT_OK(backend_->DrainNode("a", absl::Seconds(10), {}));
 }
 
 TEST_F(PoolBackendTest, RefusesAPoolThatLeavesUnitsUncovered) {
