@@ -213,7 +213,7 @@ absl::Status PoolBackend::Impl::BeginChange(const PoolPlan& plan) {
   return absl::OkStatus();
 }
 
-absl::Status PoolBackend::ChangePlan(PoolPlan plan, std::stop_token stop) {
+absl::Status PoolBackend::ChangePlan(PoolPlan plan, const std::stop_token& stop) {
   SHOAL_RETURN_IF_ERROR(impl_->BeginChange(plan));
   PoolLayout::Options options;
   options.connect_wait = impl_->connect_wait;

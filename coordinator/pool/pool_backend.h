@@ -109,7 +109,7 @@ class PoolBackend final : public ExpertBackend {
   //                        another change is under way
   //   UNAVAILABLE          a node does not answer within connect_wait
   //   CANCELLED            `stop`
-  absl::Status ChangePlan(PoolPlan plan, std::stop_token stop);
+  absl::Status ChangePlan(PoolPlan plan, const std::stop_token& stop);
 
   // Leaves a node alone, or no longer: it is asked only for what nobody else can do. Returns when
   // it has nothing more to do, `wait` at most.

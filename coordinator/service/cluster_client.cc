@@ -108,7 +108,7 @@ struct ClusterClient::Impl {
   }
 };
 
-ClusterClient::ClusterClient(std::string address)
+ClusterClient::ClusterClient(const std::string& address)
     : impl_(std::make_unique<Impl>(
           Impl{address, v1::Cluster::NewStub(
                             grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))})) {}
@@ -162,7 +162,7 @@ absl::StatusOr<PoolPlan> ClusterClient::Plan() {
   return FromMessage(reply.plan());
 }
 
-absl::Status ClusterClient::ChangePlan(const PoolPlan& plan, std::stop_token stop) {
+absl::Status ClusterClient::ChangePlan(const PoolPlan& plan, const std::stop_token& stop) {
   grpc::ClientContext context;
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
   v1::ChangePlanRequest request;
@@ -173,7 +173,7 @@ absl::Status ClusterClient::ChangePlan(const PoolPlan& plan, std::stop_token sto
 
 absl::StatusOr<DrillReport> ClusterClient::Drill(const std::string& node, const Strike& strike,
                                                  int64_t tokens, const DrillCalls& calls,
-                                                 std::stop_token stop) {
+                                                 const std::stop_token& stop) {
   grpc::ClientContext context;
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
   v1::ClusterDrillRequest request;

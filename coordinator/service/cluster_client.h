@@ -48,7 +48,7 @@ struct DrillCalls {
 class ClusterClient {
  public:
   // Connects to nothing yet. `address` is host:port.
-  explicit ClusterClient(std::string address);
+  explicit ClusterClient(const std::string& address);
   ~ClusterClient();
 
   absl::StatusOr<ClusterStatus> Status();
@@ -57,11 +57,11 @@ class ClusterClient {
   absl::Status Undrain(const std::string& node);
   absl::StatusOr<PoolPlan> Plan();
   // Waits as long as the coordinator does.
-  absl::Status ChangePlan(const PoolPlan& plan, std::stop_token stop);
+  absl::Status ChangePlan(const PoolPlan& plan, const std::stop_token& stop);
   // The functions are called on this thread, as tokens come. CANCELLED at `stop`; DATA_LOSS where
   // the coordinator's messages make no sense; and the errors of Cluster.Drill.
   absl::StatusOr<DrillReport> Drill(const std::string& node, const Strike& strike, int64_t tokens,
-                                    const DrillCalls& calls, std::stop_token stop);
+                                    const DrillCalls& calls, const std::stop_token& stop);
 
  private:
   struct Impl;

@@ -172,12 +172,12 @@ class ClusterService::Impl final : public v1::Cluster::Service {
                : pool->DrainNode(request.node(), absl::Milliseconds(request.wait_ms()), stop);
   }
 
-  absl::Status GoOverTo(const v1::Plan& message, std::stop_token stop) {
+  absl::Status GoOverTo(const v1::Plan& message, const std::stop_token& stop) {
     SHOAL_ASSIGN_OR_RETURN(PoolBackend * pool, Pool());
     SHOAL_ASSIGN_OR_RETURN(PoolPlan plan, FromMessage(message));
     SHOAL_RETURN_IF_ERROR(CheckPlan(plan, model_.container().manifest()));
     SHOAL_RETURN_IF_ERROR(CheckAddresses(plan, options_.insecure));
-    return pool->ChangePlan(std::move(plan), std::move(stop));
+    return pool->ChangePlan(std::move(plan), stop);
   }
 
   // Of the node with that name, which takes part in drills.
