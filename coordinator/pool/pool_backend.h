@@ -105,8 +105,8 @@ class PoolBackend final : public ExpertBackend {
   // calls under way end by the old while they can go on by it. Counters of nodes begin again; a
   // node that is drained stays so. One at a time.
   //   INVALID_ARGUMENT     the epoch is not above the one in force, or as Open
-  //   FAILED_PRECONDITION  the plan has no identity, or more than max_nodes nodes; a node is empty or lacks what it should hold;
-  //                        another change is under way
+  //   FAILED_PRECONDITION  the plan has no identity, or more than max_nodes nodes; a node is empty
+  //                        or lacks what it should hold; another change is under way
   //   UNAVAILABLE          a node does not answer within connect_wait
   //   CANCELLED            `stop`
   absl::Status ChangePlan(PoolPlan plan, const std::stop_token& stop);
