@@ -70,13 +70,13 @@ class ClusterDrillCommand final : public Command {
                                     const Interrupt& interrupt, Console& console) const {
     ProgressLine line(Clock::Real(), console.error_is_terminal(),
                       [&console](absl::string_view text) { console.NoteRaw(text); });
-    DrillCalls calls;
-    calls.on_token = [&](int answer, int64_t index, absl::Duration /*time*/) {
-      line.UpdateTokens(
-          {answer == 0 ? "undisturbed answer" : "answer with the strike", index + 1, tokens_});
-    };
-    calls.on_strike = [](int64_t /*before_token*/) {};
-    return client.Drill(node_, strike, tokens_, calls, interrupt.token());
+    return client.Drill(
+        node_, strike, tokens_,
+        [&](int answer, int64_t index, absl::Duration /*time*/) {
+          line.UpdateTokens(
+              {answer == 0 ? "undisturbed answer" : "answer with the strike", index + 1, tokens_});
+        },
+        interrupt.token());
   }
 
   void PrintText(const DrillReport& report, Console& console) const {

@@ -57,7 +57,6 @@ struct PoolNodeStatus {
   std::vector<ExpertSlice> slices;     // stored, by its own word
   std::vector<ExpertSlice> computes;   // while every node is well; empty without a plan
   uint64_t read_bytes_per_second = 0;  // of its disk, as it measured at its start; 0: it did not
-  uint64_t bytes_in_flight = 0;        // of requests that are not answered, and of their replies
   NodeWork work;
   absl::Duration layer_p50;  // round trip of the last 200 layers of one row; zero before the first
   absl::Duration layer_p95;

@@ -134,7 +134,6 @@ PoolNodeStatus RemoteNode::Status() const {
   status.slices = slices_;
   status.computes = planned_.slices;
   status.read_bytes_per_second = view.node == nullptr ? 0 : view.node->read_bytes_per_second();
-  status.bytes_in_flight = view.bytes_in_flight;
   status.work = work_;
   status.layer_p50 = deadline_.SingleRowPercentile(50);
   status.layer_p95 = deadline_.SingleRowPercentile(95);

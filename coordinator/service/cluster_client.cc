@@ -171,9 +171,10 @@ absl::Status ClusterClient::ChangePlan(const PoolPlan& plan, const std::stop_tok
   return impl_->Named(impl_->stub->ChangePlan(&context, request, &reply));
 }
 
-absl::StatusOr<DrillReport> ClusterClient::Drill(const std::string& node, const Strike& strike,
-                                                 int64_t tokens, const DrillCalls& calls,
-                                                 const std::stop_token& stop) {
+absl::StatusOr<DrillReport> ClusterClient::Drill(
+    const std::string& node, const Strike& strike, int64_t tokens,
+    const std::function<void(int, int64_t, absl::Duration)>& on_token,
+    const std::stop_token& stop) {
   grpc::ClientContext context;
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
   v1::ClusterDrillRequest request;
@@ -185,10 +186,8 @@ absl::StatusOr<DrillReport> ClusterClient::Drill(const std::string& node, const 
   v1::ClusterDrillEvent event;
   while (reader->Read(&event)) {
     if (event.has_token()) {
-      calls.on_token(static_cast<int>(event.token().answer()), event.token().index(),
-                     FromNs(event.token().time_ns()));
-    } else if (event.has_strike()) {
-      calls.on_strike(event.strike().before_token());
+      on_token(static_cast<int>(event.token().answer()), event.token().index(),
+               FromNs(event.token().time_ns()));
     } else if (event.has_result()) {
       report = FromMessage(event.result());
     }

@@ -39,11 +39,6 @@ struct CorruptStrike {
 };
 using Strike = std::variant<KillStrike, SlowStrike, CorruptStrike>;
 
-struct DrillCalls {
-  std::function<void(int answer, int64_t index, absl::Duration time)> on_token;
-  std::function<void(int64_t before_token)> on_strike;
-};
-
 // Thread-safe. Errors name the coordinator's address. UNAVAILABLE where nobody answers there.
 class ClusterClient {
  public:
@@ -58,10 +53,12 @@ class ClusterClient {
   absl::StatusOr<PoolPlan> Plan();
   // Waits as long as the coordinator does.
   absl::Status ChangePlan(const PoolPlan& plan, const std::stop_token& stop);
-  // The functions are called on this thread, as tokens come. CANCELLED at `stop`; DATA_LOSS where
-  // the coordinator's messages make no sense; and the errors of Cluster.Drill.
-  absl::StatusOr<DrillReport> Drill(const std::string& node, const Strike& strike, int64_t tokens,
-                                    const DrillCalls& calls, const std::stop_token& stop);
+  // `on_token` is called on this thread, as tokens come, like DrillOptions's. CANCELLED at `stop`;
+  // DATA_LOSS where the coordinator's messages make no sense; and the errors of Cluster.Drill.
+  absl::StatusOr<DrillReport> Drill(
+      const std::string& node, const Strike& strike, int64_t tokens,
+      const std::function<void(int, int64_t, absl::Duration)>& on_token,
+      const std::stop_token& stop);
 
  private:
   struct Impl;
