@@ -27,7 +27,7 @@ void EndSignals::Wait() {
 
 EndAtOnce::EndAtOnce(const EndSignals& signals)
     : watcher_([held = signals.held()](const std::stop_token& done) {
-        constexpr timespec kLookAgain = {0, 100'000'000};
+        constexpr timespec kLookAgain = {0, 20'000'000};
         while (!done.stop_requested()) {
           if (const int number = ::sigtimedwait(&held, nullptr, &kLookAgain); number > 0) {
             ::_exit(128 + number);

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -102,10 +104,11 @@ void SayReady(const NodeFlags& flags, const std::string& where, uint64_t read_ra
 
 }  // namespace
 
-absl::StatusOr<EmptyNodeEnd> ServeEmptyNode(const NodeFlags& flags, const sigset_t& signals,
+absl::StatusOr<EmptyNodeEnd> ServeEmptyNode(const NodeFlags& flags, const EndSignals& signals,
                                             NetAddress& address) {
+  std::optional<EndAtOnce> opening(signals);
   SHOAL_RETURN_IF_ERROR(CheckFillTarget(flags.directory));
-  SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Events> events, Events::Make(signals));
+  SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Events> events, Events::Make(signals.held()));
   EmptyNodeServer::Options options;
   options.fill.name = flags.name;
   options.fill.directory = flags.directory;
@@ -118,11 +121,12 @@ absl::StatusOr<EmptyNodeEnd> ServeEmptyNode(const NodeFlags& flags, const sigset
   SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<EmptyNodeServer> server,
                          EmptyNodeServer::Start(std::move(options)));
   address = server->address();
+  opening.reset();
   SayReady(flags, address.ToString(), read_rate);
   const EmptyNodeEnd end = events->Wait();
   if (end == EmptyNodeEnd::kSignal) {
     // The next one has its usual effect, should stopping a copy take long.
-    ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    ::pthread_sigmask(SIG_UNBLOCK, &signals.held(), nullptr);
   }
   Note(end == EmptyNodeEnd::kFilled ? "filled; the partition is opened"
                                     : "ending: it holds nothing yet; what was finished is kept");

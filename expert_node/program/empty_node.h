@@ -1,10 +1,9 @@
 // shoal-node before it holds anything: it is described, filled, and then goes on as any node.
 #pragma once
 
-#include <signal.h>
-
 #include "absl/status/statusor.h"
 #include "common/net/address.h"
+#include "common/sync/end_signals.h"
 #include "expert_node/program/node_flags.h"
 
 namespace shoal {
@@ -12,10 +11,10 @@ namespace shoal {
 enum class EmptyNodeEnd { kFilled, kSignal };
 
 // Measures the disk, listens at `address` and serves until the partition is there or one of
-// `signals`, which are blocked, comes; a Fill that is under way is stopped then. `address` gets the
-// port that was used. Prints what happens. The errors of CheckFillTarget, of MeasureScratchReadRate,
+// `signals` comes; a Fill that is under way is stopped then. One that comes before it listens ends
+// the process at once. `address` gets the port that was used. Prints what happens. The errors of CheckFillTarget, of MeasureScratchReadRate,
 // but for a disk that is too full to be measured, and of EmptyNodeServer::Start.
-absl::StatusOr<EmptyNodeEnd> ServeEmptyNode(const NodeFlags& flags, const sigset_t& signals,
+absl::StatusOr<EmptyNodeEnd> ServeEmptyNode(const NodeFlags& flags, const EndSignals& signals,
                                             NetAddress& address);
 
 }  // namespace shoal

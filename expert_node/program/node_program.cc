@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,7 @@
 #include "common/container/staging_directory.h"
 #include "common/io/byte_size.h"
 #include "common/status/status_macros.h"
+#include "common/status/status_util.h"
 #include "common/sync/clock.h"
 #include "common/sync/end_signals.h"
 #include "common/sync/thread_pool.h"
@@ -67,6 +70,12 @@ struct Node {
   }
 };
 
+absl::StatusOr<uint64_t> SizeOf(absl::string_view flag, const std::string& text) {
+  absl::StatusOr<uint64_t> bytes = ParseByteSize(text);
+  SHOAL_RETURN_IF_ERROR(Annotate(bytes.status(), flag));
+  return bytes;
+}
+
 absl::StatusOr<NodePlanOptions> PlanOptions(const NodeFlags& flags) {
   NodePlanOptions options;
   options.num_threads = flags.threads > 0 ? static_cast<int>(flags.threads) : UsableCpus();
@@ -74,7 +83,7 @@ absl::StatusOr<NodePlanOptions> PlanOptions(const NodeFlags& flags) {
     options.max_rows = flags.max_rows;
   }
   if (!flags.budget.empty()) {
-    SHOAL_ASSIGN_OR_RETURN(options.budget_bytes, ParseByteSize(flags.budget));
+    SHOAL_ASSIGN_OR_RETURN(options.budget_bytes, SizeOf("--budget", flags.budget));
   }
   return options;
 }
@@ -85,7 +94,7 @@ absl::StatusOr<uint64_t> DrillReadRate(const NodeFlags& flags) {
     return 0;
   }
   constexpr uint64_t kLeast = 1000;
-  SHOAL_ASSIGN_OR_RETURN(const uint64_t rate, ParseByteSize(flags.drill_read_rate));
+  SHOAL_ASSIGN_OR_RETURN(const uint64_t rate, SizeOf("--drill-read-rate", flags.drill_read_rate));
   return rate >= kLeast
              ? absl::StatusOr<uint64_t>(rate)
              : absl::InvalidArgumentError(absl::StrCat("--drill-read-rate ", flags.drill_read_rate,
@@ -121,7 +130,8 @@ absl::Status OpenBackend(const NodeFlags& flags, const NodePlanOptions& options,
   return absl::OkStatus();
 }
 
-absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeService::Options options,
+// Measures, and listens.
+absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeService::Options& options,
                    Node& node) {
   const Clock& clock = Clock::Real();
   // Without a port of its own the process tells the nodes of a machine apart.
@@ -143,6 +153,10 @@ absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeServic
                                                            *node.units, options, clock));
   SHOAL_ASSIGN_OR_RETURN(node.server,
                          NodeServer::Start(*node.service, address, node.drill_service.get()));
+  return absl::OkStatus();
+}
+
+void SayReady(const NodeFlags& flags, const NodeService::Options& options, const Node& node) {
   const std::string where = node.server->address().ToString();
   PrintLine(flags.json,
             {{"listening_on", where},
@@ -155,7 +169,6 @@ absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeServic
              {"read_bytes_per_second", options.read_bytes_per_second},
              {"compute_bytes_per_second", options.compute_bytes_per_second}},
             absl::StrCat("listening on ", where));
-  return absl::OkStatus();
 }
 
 // Waits for a signal, then drains. The next one has its usual effect: it ends the process at once.
@@ -192,8 +205,10 @@ absl::Status CheckFlags(const NodeFlags& flags, const absl::StatusOr<NetAddress>
 }
 
 // Serves what is in the directory until a signal comes.
-NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address,
-                        const NodePlanOptions& options, EndSignals& signals) {
+NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address, NodePlanOptions options,
+                        EndSignals& signals) {
+  // Verifying and measuring take a while, and there is nothing to drain yet.
+  std::optional<EndAtOnce> opening(signals);
   Node node;
   absl::StatusOr<NodeExperts> experts = OpenNodeExperts(flags.directory);
   if (!experts.ok()) {
@@ -214,6 +229,8 @@ NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address,
   if (!status.ok()) {
     return Report(flags.json, status);
   }
+  opening.reset();
+  SayReady(flags, options.service, node);
   ServeUntilSignal(flags, signals, node);
   return NodeExit::kOk;
 }
@@ -223,7 +240,7 @@ NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address,
 NodeExit RunNode(const NodeFlags& flags) {
   EndSignals signals;
   absl::StatusOr<NetAddress> address = ParseListenAddress(flags.listen);
-  const absl::StatusOr<NodePlanOptions> options = PlanOptions(flags);
+  absl::StatusOr<NodePlanOptions> options = PlanOptions(flags);
   if (const absl::Status status = CheckFlags(flags, address, options); !status.ok()) {
     return Report(flags.json, status, NodeExit::kUsage);
   }
@@ -239,7 +256,7 @@ NodeExit RunNode(const NodeFlags& flags) {
     return Report(flags.json, status);
   }
   if (IsVacant(flags.directory)) {
-    const absl::StatusOr<EmptyNodeEnd> end = ServeEmptyNode(flags, signals.held(), *address);
+    const absl::StatusOr<EmptyNodeEnd> end = ServeEmptyNode(flags, signals, *address);
     if (!end.ok()) {
       return Report(flags.json, end.status());
     }
@@ -247,7 +264,7 @@ NodeExit RunNode(const NodeFlags& flags) {
       return NodeExit::kOk;
     }
   }
-  return ServePartition(flags, *address, *options, signals);
+  return ServePartition(flags, *address, *std::move(options), signals);
 }
 
 }  // namespace shoal

@@ -55,11 +55,12 @@ def help_and_flags(program, model):
         ((model, "--listen", "localhost"), ("write IP:PORT",)),
         ((model, "--listen", "0.0.0.0:0"), ("not loopback", "--insecure")),
         ((model, "--listen", "127.0.0.1:0", "--name", "a b"), ("a b", "1 to 63")),
-        ((model, "--listen", "127.0.0.1:0", "--budget", "8G"), ("8G",)),
+        ((model, "--listen", "127.0.0.1:0", "--budget", "8G"), ("--budget: '8G'",)),
         ((model, "--listen", "127.0.0.1:0", "--drill-delay-ms", "5"), ("--allow-drill",)),
         ((model, "--listen", "127.0.0.1:0", "--drill-read-rate", "5MB"), ("--allow-drill",)),
         ((model, "--listen", "127.0.0.1:0", "--allow-drill", "--drill-read-rate", "999"), ("--drill-read-rate 999", "1000 B or more")),
-        ((model, "--listen", "127.0.0.1:0", "--allow-drill", "--drill-read-rate", "5M"), ("5M",)),
+        ((model, "--listen", "127.0.0.1:0", "--allow-drill", "--drill-read-rate", "5M"), ("--drill-read-rate: '5M'",)),
+        ((model, "--listen", "127.0.0.1:0", "--allow-drill", "--drill-read-rate", "abc"), ("--drill-read-rate: 'abc'",)),
         ((model, "--nonsense"), ("--nonsense",)),
     ):
         status, out, error = run(program, *args)
@@ -113,6 +114,40 @@ def serves(program, model):
     check(status == 0 and out == "" and "draining" in error, "SIGTERM drains and ends with 0", f"{status}: {out}{error}")
 
 
+def ends_while_it_opens(program, model):
+    """On a disk so slow that the probe of the first expert takes for ever; and while an empty node measures its disk."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            for label, args, ready in (
+                ("it reads its first expert", (model, "--allow-drill", "--drill-read-rate", "1000B"), reads_a_bank),
+                ("it measures an empty disk", (os.path.join(scratch, "empty"), "--name", "x"), has_a_scratch_file),
+            ):
+                process = subprocess.Popen([program, *args, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                deadline = time.monotonic() + DEADLINE_S
+                while not ready(process.pid) and process.poll() is None and time.monotonic() < deadline:
+                    time.sleep(0.002)  # between two looks at the condition
+                process.send_signal(number)
+                out, error = process.communicate(timeout=DEADLINE_S)
+                check(process.returncode == 128 + number and out == "", f"{number.name} ends a node while {label}",
+                      f"{process.returncode}: {out}{error}")
+
+
+def open_files(pid):
+    folder = f"/proc/{pid}/fd"
+    try:
+        return [os.readlink(os.path.join(folder, name)) for name in os.listdir(folder)]
+    except OSError:  # one was closed meanwhile
+        return []
+
+
+def reads_a_bank(pid):
+    return any(name.endswith(".bank") for name in open_files(pid))
+
+
+def has_a_scratch_file(pid):
+    return any(".shoal-scratch-" in name for name in open_files(pid))
+
+
 def stays_in_the_budget(program, model):
     _, _, error = run(program, model, "--listen", "127.0.0.1:0", "--budget", "1MiB")
     floor = int(error.split("at least")[-1].split()[0])
@@ -147,6 +182,7 @@ def main():
     help_and_flags(program, model)
     refusals(program, model)
     serves(program, model)
+    ends_while_it_opens(program, model)
     stays_in_the_budget(program, model)
     warns(program, model)
     throttles(program, model)
