@@ -8,6 +8,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/io/byte_size.h"
 #include "common/io/checked_range.h"
 #include "common/status/status_macros.h"
 #include "coordinator/model/session_state.h"
@@ -188,10 +189,10 @@ void SpendBudget(const Manifest& manifest, const PlanOptions& options, MemoryPla
 std::string FormatParts(const MemoryPlan& plan) {
   std::string text;
   for (const MemoryPart& part : plan.floor) {
-    absl::StrAppendFormat(&text, "  %-17s %14s   %s\n", part.name, FormatSize(part.bytes),
+    absl::StrAppendFormat(&text, "  %-17s %14s   %s\n", part.name, FormatByteSize(part.bytes),
                           part.detail);
   }
-  absl::StrAppendFormat(&text, "  %-17s %14s\n", "floor", FormatSize(plan.floor_bytes));
+  absl::StrAppendFormat(&text, "  %-17s %14s\n", "floor", FormatByteSize(plan.floor_bytes));
   return text;
 }
 
@@ -247,8 +248,8 @@ absl::Status CheckFits(const MemoryPlan& plan) {
   }
   const uint64_t have = Available(plan);
   absl::Status status = absl::FailedPreconditionError(
-      absl::StrCat(plan.budget_given ? "the budget of " : "the usable memory of ", FormatSize(have),
-                   " is ", FormatSize(plan.floor_bytes - have),
+      absl::StrCat(plan.budget_given ? "the budget of " : "the usable memory of ",
+                   FormatByteSize(have), " is ", FormatByteSize(plan.floor_bytes - have),
                    " below the least this model needs:\n", FormatParts(plan),
                    plan.budget_given ? "Raise --budget to at least "
                                      : "Free memory, or insist with --budget of at least ",
@@ -261,24 +262,18 @@ bool IsBelowFloor(const absl::Status& status) {
   return status.GetPayload(kBelowFloorMark).has_value();
 }
 
-std::string FormatSize(uint64_t bytes) {
-  if (bytes >= 1024 * kMiB) {
-    return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / (1024.0 * kMiB));
-  }
-  return absl::StrFormat("%.2f MiB", static_cast<double>(bytes) / kMiB);
-}
-
 std::string FormatPlan(const MemoryPlan& plan) {
   std::string text = FormatParts(plan);
-  absl::StrAppendFormat(&text, "  %-17s %14s\n", "recommended", FormatSize(plan.recommended_bytes));
-  absl::StrAppendFormat(&text, "  %-17s %14s   %s\n", "budget", FormatSize(plan.budget_bytes),
+  absl::StrAppendFormat(&text, "  %-17s %14s\n", "recommended",
+                        FormatByteSize(plan.recommended_bytes));
+  absl::StrAppendFormat(&text, "  %-17s %14s   %s\n", "budget", FormatByteSize(plan.budget_bytes),
                         absl::StrCat("prefill in chunks of ", plan.prefill_chunk_tokens,
                                      " tokens, ", plan.cache_records, " expert records cached"));
-  absl::StrAppendFormat(&text, "  %-17s %14s\n", "usable now", FormatSize(plan.usable_bytes));
-  absl::StrAppendFormat(&text,
-                        "\n  one token touches %s of experts and %s of trunk; all experts are %s\n",
-                        FormatSize(plan.working_set_bytes), FormatSize(plan.trunk_bytes_per_token),
-                        FormatSize(plan.experts_total_bytes));
+  absl::StrAppendFormat(&text, "  %-17s %14s\n", "usable now", FormatByteSize(plan.usable_bytes));
+  absl::StrAppendFormat(
+      &text, "\n  one token touches %s of experts and %s of trunk; all experts are %s\n",
+      FormatByteSize(plan.working_set_bytes), FormatByteSize(plan.trunk_bytes_per_token),
+      FormatByteSize(plan.experts_total_bytes));
   return text;
 }
 

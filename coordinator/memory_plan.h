@@ -63,9 +63,6 @@ absl::StatusOr<MemoryPlan> PlanMemory(const Manifest& manifest, const PlanOption
 absl::Status CheckFits(const MemoryPlan& plan);
 bool IsBelowFloor(const absl::Status& status);
 
-// Like "1.50 GiB"; in MiB below one GiB.
-std::string FormatSize(uint64_t bytes);
-
 // The plan as an aligned table for people: one line a part, GiB/MiB named.
 std::string FormatPlan(const MemoryPlan& plan);
 

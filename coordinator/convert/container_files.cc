@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/container/directory_files.h"
+#include "common/io/byte_size.h"
 #include "common/io/sha256.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "common/version.h"
 #include "coordinator/convert/trunk_file_writer.h"
-#include "coordinator/memory_plan.h"
 #include "kernels/rvq.h"
 
 namespace shoal {
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 std::string CreatedBy() { return absl::StrCat("shoal ", kVersion); }
 
 std::string InBytes(uint64_t bytes) {
-  return absl::StrCat(bytes, " bytes (", FormatSize(bytes), ")");
+  return absl::StrCat(bytes, " bytes (", FormatByteSize(bytes), ")");
 }
 
 absl::StatusOr<uint64_t> DirectoryBytes(const std::string& directory) {

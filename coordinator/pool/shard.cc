@@ -10,10 +10,10 @@
 #include "common/container/partition.h"
 #include "common/container/partition_source.h"
 #include "common/container/staging_directory.h"
+#include "common/io/byte_size.h"
 #include "common/io/file.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
-#include "coordinator/memory_plan.h"
 
 namespace shoal {
 namespace {
@@ -28,7 +28,7 @@ struct Job {
 };
 
 std::string InBytes(uint64_t bytes) {
-  return absl::StrCat(bytes, " bytes (", FormatSize(bytes), ")");
+  return absl::StrCat(bytes, " bytes (", FormatByteSize(bytes), ")");
 }
 
 bool Exists(const std::string& path) {
