@@ -23,12 +23,11 @@ constexpr int64_t kNoRows = 1;
 }  // namespace
 
 CopyService::CopyService(const ExpertSizes& sizes, const v1::Terms& terms, HeldUnits& units,
-                         std::string directory, int max_copies)
+                         Options options)
     : sizes_(sizes),
       terms_(terms),
       units_(units),
-      directory_(std::move(directory)),
-      max_copies_(max_copies),
+      options_(std::move(options)),
       rules_(sizes, kNoRows),
       reader_(1) {}
 
@@ -68,7 +67,7 @@ absl::StatusOr<ModelFileContent> CopyService::OpenFile(const v1::FetchModelReque
   SHOAL_RETURN_IF_ERROR(CheckTerms(terms_, request.terms()));
   SHOAL_ASSIGN_OR_RETURN(const std::string name, NameOf(request));
   ModelFileContent file;
-  file.path = absl::StrCat(directory_, "/", name);
+  file.path = absl::StrCat(options_.directory, "/", name);
   SHOAL_ASSIGN_OR_RETURN(file.fd, OpenForRead(file.path));
   SHOAL_ASSIGN_OR_RETURN(file.size_bytes, FileBytes(file.fd, file.path));
   if (file.size_bytes == 0) {
@@ -82,9 +81,9 @@ absl::StatusOr<std::function<void()>> CopyService::Begin() {
   if (draining_) {
     return absl::UnavailableError("the node is draining: it begins no new copy");
   }
-  if (copies_ >= max_copies_) {
+  if (copies_ >= options_.max_copies) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the node sends ", max_copies_, " copies already, its most"));
+        absl::StrCat("the node sends ", options_.max_copies, " copies already, its most"));
   }
   ++copies_;
   return [this] {
@@ -93,7 +92,8 @@ absl::StatusOr<std::function<void()>> CopyService::Begin() {
   };
 }
 
-CopyService::UnitsReactor* CopyService::FetchUnits(const v1::FetchUnitsRequest& request) {
+CopyService::UnitsReactor* CopyService::FetchUnits(grpc::CallbackServerContext& context,
+                                                   const v1::FetchUnitsRequest& request) {
   const absl::StatusOr<ExpertSlice> slice = CheckUnits(request);
   if (!slice.ok()) {
     return Refuse<UnitsReactor>(slice.status());
@@ -103,10 +103,12 @@ CopyService::UnitsReactor* CopyService::FetchUnits(const v1::FetchUnitsRequest& 
     return Refuse<UnitsReactor>(on_done.status());
   }
   // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself in OnDone
-  return new FetchStream(units_, reader_, request.layer(), *slice, *std::move(on_done));
+  return new FetchStream(context, options_.write_limit, units_, reader_, request.layer(), *slice,
+                         *std::move(on_done));
 }
 
-CopyService::ModelReactor* CopyService::FetchModel(const v1::FetchModelRequest& request) {
+CopyService::ModelReactor* CopyService::FetchModel(grpc::CallbackServerContext& context,
+                                                   const v1::FetchModelRequest& request) {
   absl::StatusOr<ModelFileContent> file = OpenFile(request);
   if (!file.ok()) {
     return Refuse<ModelReactor>(file.status());
@@ -116,7 +118,8 @@ CopyService::ModelReactor* CopyService::FetchModel(const v1::FetchModelRequest& 
     return Refuse<ModelReactor>(on_done.status());
   }
   // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself in OnDone
-  return new ModelStream(*std::move(file), reader_, *std::move(on_done));
+  return new ModelStream(context, options_.write_limit, *std::move(file), reader_,
+                         *std::move(on_done));
 }
 
 void CopyService::Drain() {

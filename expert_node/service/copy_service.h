@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/container/expert_slice.h"
 #include "common/sync/mutex.h"
 #include "expert_node/expert_model.h"
@@ -37,13 +38,18 @@ class CopyService {
   using UnitsReactor = grpc::ServerWriteReactor<v1::FetchUnitsReply>;
   using ModelReactor = grpc::ServerWriteReactor<v1::FetchModelReply>;
 
-  // `directory` is of the container or partition that `units` are in. At most `max_copies` calls at
-  // a time. All references outlive the object, and it outlives the server.
-  CopyService(const ExpertSizes& sizes, const v1::Terms& terms, HeldUnits& units,
-              std::string directory, int max_copies);
+  struct Options {
+    std::string directory;       // of the container or partition that the units are in
+    int max_copies = 0;          // at a time
+    absl::Duration write_limit;  // as FetchStream's
+  };
+  // All references outlive the object, and it outlives the server.
+  CopyService(const ExpertSizes& sizes, const v1::Terms& terms, HeldUnits& units, Options options);
 
-  UnitsReactor* FetchUnits(const v1::FetchUnitsRequest& request);
-  ModelReactor* FetchModel(const v1::FetchModelRequest& request);
+  UnitsReactor* FetchUnits(grpc::CallbackServerContext& context,
+                           const v1::FetchUnitsRequest& request);
+  ModelReactor* FetchModel(grpc::CallbackServerContext& context,
+                           const v1::FetchModelRequest& request);
   // From now on new calls are refused with UNAVAILABLE.
   void Drain();
 
@@ -59,8 +65,7 @@ class CopyService {
   const ExpertSizes& sizes_;
   const v1::Terms& terms_;
   HeldUnits& units_;
-  const std::string directory_;
-  const int max_copies_;
+  const Options options_;
   const RequestRules rules_;
   IoThreads reader_;
 

@@ -7,15 +7,18 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "expert_node/service/grpc_status.h"
+#include "shoal/v1/drill.grpc.pb.h"
 #include "shoal/v1/expert_node.grpc.pb.h"
 
 namespace shoal {
 namespace {
 
 constexpr std::chrono::seconds kDescribeWithin(5);
+constexpr std::chrono::seconds kDrillWithin(5);
 constexpr std::chrono::seconds kAnswerWithin(30);
 constexpr uint64_t kSlowestBytesPerSecond = 1'000'000;
 // A node that vanished without a word is noticed after their sum.
@@ -23,6 +26,13 @@ constexpr int kKeepaliveMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5'000;
 constexpr int kReconnectMinMs = 200;
 constexpr int kReconnectMaxMs = 2000;
+
+// gRPC ends a call whose message it does not take with the code that a busy node answers with. Only
+// its words tell them apart.
+bool IsTooLarge(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+         absl::StrContains(status.error_message(), "message larger than max");
+}
 
 // The context of one call, which a stop cancels.
 class Call {
@@ -42,7 +52,8 @@ class Call {
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       return absl::UnavailableError(absl::StrCat("no answer within ", within_.count(), " seconds"));
     }
-    return FromGrpcStatus(status);
+    return IsTooLarge(status) ? absl::InvalidArgumentError(status.error_message())
+                              : FromGrpcStatus(status);
   }
 
  private:
@@ -85,6 +96,7 @@ absl::Status ReadAll(Call& call, grpc::ClientReader<Message>& reader, Take take)
 
 struct NodeClient::Impl {
   std::unique_ptr<v1::ExpertNode::Stub> stub;
+  std::unique_ptr<v1::Drill::Stub> drill_stub;
 };
 
 NodeClient::NodeClient(const std::string& address, uint64_t max_message_bytes)
@@ -102,8 +114,10 @@ NodeClient::NodeClient(const std::string& address, uint64_t max_message_bytes)
   // A connection of its own: one to the same address that another part of the program has may be
   // waiting to try again.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  impl_->stub = v1::ExpertNode::NewStub(
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+  const std::shared_ptr<grpc::Channel> channel =
+      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  impl_->stub = v1::ExpertNode::NewStub(channel);
+  impl_->drill_stub = v1::Drill::NewStub(channel);
 }
 
 NodeClient::~NodeClient() = default;
@@ -172,6 +186,13 @@ absl::Status NodeClient::Fill(const v1::FillRequest& request,
     on_progress(progress);
     return absl::OkStatus();
   });
+}
+
+absl::Status NodeClient::Drill(const v1::DrillRequest& request) {
+  Call call({});
+  call.SetDeadline(kDrillWithin);
+  v1::DrillReply reply;
+  return call.StatusOf(impl_->drill_stub->Start(&call.context(), request, &reply));
 }
 
 }  // namespace shoal

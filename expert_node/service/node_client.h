@@ -16,6 +16,7 @@ namespace shoal {
 
 namespace v1 {
 class DescribeReply;
+class DrillRequest;
 class FetchModelRequest;
 class FetchUnitsRequest;
 class FillProgress;
@@ -29,7 +30,7 @@ class FillRequest;
 class NodeClient {
  public:
   // Connects at the first call. A message of more than `max_message_bytes` ends a call with
-  // RESOURCE_EXHAUSTED.
+  // INVALID_ARGUMENT: RESOURCE_EXHAUSTED comes only from a node that is busy.
   NodeClient(const std::string& address, uint64_t max_message_bytes);
   ~NodeClient();
   NodeClient(const NodeClient&) = delete;
@@ -55,6 +56,10 @@ class NodeClient {
   absl::Status Fill(const v1::FillRequest& request,
                     absl::FunctionRef<void(const v1::FillProgress&)> on_progress,
                     std::stop_token stop);
+
+  // Begins or ends a drill. UNAVAILABLE after 5 s already; UNIMPLEMENTED where the node takes part
+  // in none.
+  absl::Status Drill(const v1::DrillRequest& request);
 
  private:
   struct Impl;

@@ -54,7 +54,8 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
         units_(units),
         options_(std::move(options)),
         rules_(model, options_.max_rows),
-        copies_(model, terms_, units, options_.directory, options_.max_fetches),
+        copies_(model, terms_, units,
+                {options_.directory, options_.max_fetches, options_.copy_write_limit}),
         work_(options_.num_workers),
         context_{backend,
                  rules_,
@@ -70,13 +71,13 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
                                      const v1::DescribeRequest* request,
                                      v1::DescribeReply* reply) override;
   ExecuteReactor* Execute(grpc::CallbackServerContext* context) override;
-  CopyService::UnitsReactor* FetchUnits(grpc::CallbackServerContext* /*context*/,
+  CopyService::UnitsReactor* FetchUnits(grpc::CallbackServerContext* context,
                                         const v1::FetchUnitsRequest* request) override {
-    return copies_.FetchUnits(*request);
+    return copies_.FetchUnits(*context, *request);
   }
-  CopyService::ModelReactor* FetchModel(grpc::CallbackServerContext* /*context*/,
+  CopyService::ModelReactor* FetchModel(grpc::CallbackServerContext* context,
                                         const v1::FetchModelRequest* request) override {
-    return copies_.FetchModel(*request);
+    return copies_.FetchModel(*context, *request);
   }
   FillReactor* Fill(grpc::CallbackServerContext* /*context*/,
                     const v1::FillRequest* /*request*/) override {

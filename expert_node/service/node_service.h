@@ -42,6 +42,9 @@ class NodeService {
     int max_queued_layers = 4;
     int max_streams = 4;  // Execute; one more is refused with RESOURCE_EXHAUSTED
     int max_fetches = 2;  // FetchUnits and FetchModel together; likewise
+    // How long a client may leave a message of a copy before that is cancelled, and a second more
+    // for each megabyte of it.
+    absl::Duration copy_write_limit = absl::Seconds(60);
     int num_workers = 1;  // calls of the backend at a time, over all streams
     // The most rows that are computed on the thread of gRPC that read them: a token, and some in a
     // batch. Handing a request over costs as much as a tenth of the round trip on loopback. 0 where

@@ -37,7 +37,8 @@ class UnitsService::Impl final : public v1::ExpertNode::CallbackService {
         terms_(MakeTerms(container.manifest())),
         units_(std::move(units)),
         options_(std::move(options)),
-        copies_(sizes_, terms_, *units_, container.directory(), options_.max_copies) {}
+        copies_(sizes_, terms_, *units_,
+                {container.directory(), options_.max_copies, options_.copy_write_limit}) {}
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
                                      const v1::DescribeRequest* /*request*/,
@@ -53,13 +54,13 @@ class UnitsService::Impl final : public v1::ExpertNode::CallbackService {
     reactor->Finish(grpc::Status::OK);
     return reactor;
   }
-  CopyService::UnitsReactor* FetchUnits(grpc::CallbackServerContext* /*context*/,
+  CopyService::UnitsReactor* FetchUnits(grpc::CallbackServerContext* context,
                                         const v1::FetchUnitsRequest* request) override {
-    return copies_.FetchUnits(*request);
+    return copies_.FetchUnits(*context, *request);
   }
-  CopyService::ModelReactor* FetchModel(grpc::CallbackServerContext* /*context*/,
+  CopyService::ModelReactor* FetchModel(grpc::CallbackServerContext* context,
                                         const v1::FetchModelRequest* request) override {
-    return copies_.FetchModel(*request);
+    return copies_.FetchModel(*context, *request);
   }
   ExecuteReactor* Execute(grpc::CallbackServerContext* /*context*/) override {
     return Refuse<ExecuteReactor>(Refused());

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/container/container.h"
 #include "common/net/address.h"
 
@@ -24,6 +25,7 @@ class UnitsService {
   struct Options {
     std::string name = "coordinator";  // as CheckNodeName wants it
     int max_copies = 8;                // at a time; each takes one expert's record of memory
+    absl::Duration copy_write_limit = absl::Seconds(60);  // as NodeService's
   };
   // `container` is read only here; the service keeps what it needs and opens the banks.
   //   FAILED_PRECONDITION  the model has no experts

@@ -40,6 +40,7 @@ using ::shoal::testing::HealthWatch;
 using ::shoal::testing::SmallCheckpoint;
 using ::shoal::testing::StatusIs;
 using ::shoal::testing::TempDir;
+using ::testing::_;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -688,6 +689,48 @@ TEST_F(FetchUnitsTest, RefusesWhatItDoesNotHold) {
   request.clear_slice();
   EXPECT_THAT(Fetch(request),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("slice.units")));
+}
+
+// A client that answers pings and takes nothing: gRPC reads so little ahead that a message is too
+// much.
+TEST_F(FetchUnitsTest, AClientThatTakesNothingDoesNotKeepItsPlace) {
+  options_.max_fetches = 1;
+  options_.copy_write_limit = absl::Milliseconds(200);
+  options_.directory = Model();
+  Serve(*local_);
+  grpc::ChannelArguments little;
+  little.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64);
+  little.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto idle = v1::ExpertNode::NewStub(grpc::CreateCustomChannel(
+      server_->address().ToString(), grpc::InsecureChannelCredentials(), little));
+  const auto until_there_is_a_place = [this] {
+    absl::Status status;
+    do {
+      status = Fetch(RequestFor(kWhole));
+    } while (absl::IsResourceExhausted(status));
+    return status;
+  };
+
+  grpc::ClientContext units_context;
+  const auto units = idle->FetchUnits(&units_context, RequestFor(kWhole));
+  units->WaitForInitialMetadata();
+  SHOAL_EXPECT_OK(until_there_is_a_place());
+  v1::FetchUnitsReply expert;
+  while (units->Read(&expert)) {
+  }
+  EXPECT_THAT(FromGrpcStatus(units->Finish()), StatusIs(absl::StatusCode::kCancelled, _));
+
+  v1::FetchModelRequest request;
+  *request.mutable_terms() = MakeTerms(experts_.manifest);
+  request.set_file(v1::MODEL_FILE_MANIFEST);
+  grpc::ClientContext model_context;
+  const auto model = idle->FetchModel(&model_context, request);
+  model->WaitForInitialMetadata();
+  SHOAL_EXPECT_OK(until_there_is_a_place());
+  v1::FetchModelReply piece;
+  while (model->Read(&piece)) {
+  }
+  EXPECT_THAT(FromGrpcStatus(model->Finish()), StatusIs(absl::StatusCode::kCancelled, _));
 }
 
 TEST(HoldingsOfTest, RefusesNamesAndSlicesThatAreNone) {

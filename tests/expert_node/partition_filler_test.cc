@@ -324,6 +324,15 @@ TEST_F(PartitionFillerTest, RefusesAnotherNumberOfBytes) {
   ExpectSecondIsAskedAfter(AllOf(HasSubstr("layer 1 expert 0"), HasSubstr("number of bytes")));
 }
 
+// gRPC refuses it before we see it, with the code that a busy source answers with.
+TEST_F(PartitionFillerTest, RefusesAMessageThatIsTooLargeToBeTaken) {
+  first_->on_units = [](v1::FetchUnitsReply& reply, FakeSource::UnitsWriter& /*writer*/) {
+    reply.mutable_units()->append(size_t{5} << 20, 'x');
+    return grpc::Status::OK;
+  };
+  ExpectSecondIsAskedAfter(HasSubstr("larger than max"));
+}
+
 TEST_F(PartitionFillerTest, RefusesExpertsInAnotherOrder) {
   first_->on_units = [](v1::FetchUnitsReply& reply, FakeSource::UnitsWriter& /*writer*/) {
     reply.set_expert(reply.expert() ^ 1);
