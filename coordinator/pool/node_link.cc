@@ -48,22 +48,20 @@ struct Pending {
 }  // namespace
 
 struct NodeLink::Connection {
-  std::unique_ptr<v1::ExpertNode::Stub> stub;
+  explicit Connection(const Options& options)
+      : stub(v1::ExpertNode::NewStub(MakeChannel(options))) {}
+  const std::unique_ptr<v1::ExpertNode::Stub> stub;
 };
 
 // What the link and its stream share.
 struct NodeLink::Core {
-  Core(std::string the_address, v1::ExpertNode::Stub& the_stub, const v1::Hello& hello,
-       std::function<void()> change, const Clock& the_clock)
-      : address(std::move(the_address)),
-        stub(the_stub),
-        on_change(std::move(change)),
-        clock(the_clock) {
+  Core(std::string the_address, const v1::Hello& hello, std::function<void()> change,
+       const Clock& the_clock)
+      : address(std::move(the_address)), on_change(std::move(change)), clock(the_clock) {
     *greeting.mutable_hello() = hello;
   }
 
   const std::string address;
-  v1::ExpertNode::Stub& stub;  // the connection's
   const std::function<void()> on_change;
   const Clock& clock;
   v1::ExecuteRequest greeting;
@@ -74,6 +72,7 @@ struct NodeLink::Core {
   Stream* stream ABSL_GUARDED_BY(mutex) = nullptr;
   bool stream_exists ABSL_GUARDED_BY(mutex) = false;
   bool closing ABSL_GUARDED_BY(mutex) = false;
+  bool silent ABSL_GUARDED_BY(mutex) = false;  // the last stream was broken because of that
   View view ABSL_GUARDED_BY(mutex);
   absl::flat_hash_map<uint64_t, Pending> pending ABSL_GUARDED_BY(mutex);
 };
@@ -86,8 +85,8 @@ class NodeLink::Stream final
 
   // Begin and Write are called with the core's mutex held; the analysis cannot see that the caller's
   // core is this one.
-  void Begin() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    core_->stub.async()->Execute(&context_, this);
+  void Begin(v1::ExpertNode::Stub& stub) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    stub.async()->Execute(&context_, this);
     // Writes come from outside of the reactions: held until reading has ended.
     AddHold();
     StartRead(&reply_);
@@ -197,10 +196,9 @@ class NodeLink::Stream final
 
 NodeLink::NodeLink(Options options, const v1::Hello& hello, std::function<void()> on_change,
                    const Clock& clock)
-    : connection_(
-          std::make_unique<Connection>(Connection{v1::ExpertNode::NewStub(MakeChannel(options))})),
-      core_(std::make_shared<Core>(std::move(options.address), *connection_->stub, hello,
-                                   std::move(on_change), clock)) {}
+    : options_(std::move(options)),
+      connection_(std::make_unique<Connection>(options_)),
+      core_(std::make_shared<Core>(options_.address, hello, std::move(on_change), clock)) {}
 
 NodeLink::~NodeLink() {
   MutexLock lock(&core_->mutex);
@@ -214,21 +212,26 @@ NodeLink::~NodeLink() {
 }
 
 void NodeLink::Open() {
+  std::unique_ptr<Connection> last;  // closed without the lock
   MutexLock lock(&core_->mutex);
   if (core_->stream_exists || core_->closing) {
     return;
+  }
+  if (std::exchange(core_->silent, false)) {
+    last = std::exchange(connection_, std::make_unique<Connection>(options_));
   }
   // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): gRPC's reactors own themselves
   core_->stream = new Stream(core_);
   core_->stream_exists = true;
   core_->view.under_way = true;
   core_->view.last_heard = core_->clock.Now();
-  core_->stream->Begin();
+  core_->stream->Begin(*connection_->stub);
 }
 
 void NodeLink::Break() {
   MutexLock lock(&core_->mutex);
   if (core_->stream != nullptr) {
+    core_->silent = true;
     core_->stream->Cancel();
   }
 }

@@ -45,7 +45,8 @@ class NodeLink {
 
   // Begins a stream where there is none; whether it was welcomed shows in view().
   void Open();
-  // Ends the stream: the node has been silent for too long.
+  // Ends the stream: the node has been silent for too long. The next one has a connection of its
+  // own: whoever vanished without a word may be back and know nothing of this one.
   void Break();
 
   struct View {
@@ -73,7 +74,8 @@ class NodeLink {
   struct Connection;
   // Owned here and not in the core, whose last owner may be a thread of gRPC: a channel that goes
   // there would wait for that very thread.
-  std::unique_ptr<Connection> connection_;
+  const Options options_;
+  std::unique_ptr<Connection> connection_;  // replaced with the core's mutex held
   std::shared_ptr<Core> core_;
 };
 

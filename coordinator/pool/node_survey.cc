@@ -23,6 +23,11 @@ absl::StatusOr<NodeRates> RatesOf(const v1::DescribeReply& reply, const Manifest
   rates.name = reply.name();
   if (reply.has_terms()) {
     SHOAL_RETURN_IF_ERROR(CheckTerms(MakeTerms(manifest), reply.terms()));
+    if (reply.max_rows() == 0) {
+      return absl::FailedPreconditionError(
+          "it is a coordinator (`shoal serve` or `shoal fill`), which computes for nobody; a pool "
+          "is planned of shoal-node's addresses");
+    }
   }
   // An empty node has nothing that its kernels could apply.
   rates.compute_assumed = !reply.has_terms() && reply.compute_bytes_per_second() == 0;

@@ -31,7 +31,8 @@ struct PoolOptions {
   PoolPlan plan;
   // Nodes that a later plan may have; 0: as many as this one.
   int max_nodes = 0;
-  // How long all nodes together may take to answer at first.
+  // How long all nodes together may take to answer at first. Once those that have answered hold
+  // everything the others get 3 s more, and those of a plan can still come later.
   absl::Duration connect_wait = absl::Seconds(10);
   // How long a call waits for a cell that nobody can compute before it ends with UNAVAILABLE.
   absl::Duration node_wait = absl::Seconds(60);

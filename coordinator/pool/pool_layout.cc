@@ -17,6 +17,8 @@ namespace {
 
 constexpr absl::Duration kTryAgain = absl::Milliseconds(250);
 constexpr absl::Duration kLookAgain = absl::Milliseconds(50);
+// For the rest, once those that have answered hold everything. A node that is well answers at once.
+constexpr absl::Duration kGraceWait = absl::Seconds(3);
 
 // Rows of one request: the largest chunk of a prefill.
 constexpr int64_t kMaxRows = 512;
@@ -87,11 +89,16 @@ void PoolLayout::Dial(const Manifest& manifest) {
 }
 
 absl::Status PoolLayout::AwaitAnswers(const Options& options) {
-  const absl::Time give_up = clock_.Now() + options.connect_wait;
+  absl::Time give_up = clock_.Now() + options.connect_wait;
+  bool covered = false;
   absl::Time next_try = clock_.Now();
   while (!AllAnswered() && clock_.Now() < give_up) {
     if (options.stop.stop_requested()) {
       return absl::CancelledError("cancelled while nodes were asked");
+    }
+    if (!covered && !options.all_must_answer && AnswersCover(options.has_local)) {
+      covered = true;
+      give_up = std::min(give_up, clock_.Now() + kGraceWait);
     }
     if (clock_.Now() >= next_try) {
       next_try = clock_.Now() + kTryAgain;
@@ -107,6 +114,17 @@ bool PoolLayout::AllAnswered() const {
   return std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
     return node->state() != NodeState::kLost || !node->Refusal().ok();
   });
+}
+
+bool PoolLayout::AnswersCover(bool has_local) const {
+  std::vector<ExpertSlice> held;
+  for (const auto& node : nodes_) {
+    if (node->state() != NodeState::kLost) {
+      const std::vector<ExpertSlice> slices = node->slices();
+      held.insert(held.end(), slices.begin(), slices.end());
+    }
+  }
+  return has_local || Uncovered(sizes_.whole(), held).empty();
 }
 
 absl::Status PoolLayout::CheckNames() const {

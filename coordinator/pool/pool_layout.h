@@ -30,7 +30,7 @@ namespace shoal {
 class PoolLayout {
  public:
   struct Options {
-    absl::Duration connect_wait;  // for all nodes together
+    absl::Duration connect_wait;  // for all nodes together; less where the rest can do without
     bool has_local = false;       // this process holds everything: the last holder of every cell
     bool all_must_answer = false;
     std::stop_token stop;  // ends the wait
@@ -66,6 +66,8 @@ class PoolLayout {
   void Dial(const Manifest& manifest);
   absl::Status AwaitAnswers(const Options& options);
   bool AllAnswered() const;
+  // Those that answered, and this process where it holds everything, hold each unit.
+  bool AnswersCover(bool has_local) const;
   absl::Status CheckNames() const;
   absl::Status CutCells(bool has_local);
   absl::Status CheckCoverage() const;

@@ -28,6 +28,7 @@
 #include "tests/coordinator/convert/small_checkpoint.h"
 #include "tests/testing/expert_batch.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/tcp_relay.h"
 #include "tests/testing/temp_dir.h"
 
 namespace shoal {
@@ -35,6 +36,7 @@ namespace {
 
 using ::shoal::testing::SmallCheckpoint;
 using ::shoal::testing::StatusIs;
+using ::shoal::testing::TcpRelay;
 using ::shoal::testing::TempDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -157,6 +159,7 @@ class TestNode {
     }
   }
 
+  int port() const { return port_; }
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
   const std::string& name() const { return name_; }
   ControlledBackend& backend() { return *backend_; }
@@ -409,6 +412,21 @@ TEST_F(PoolBackendTest, ANodeThatWasLostIsUsedAgainAfterItsProbation) {
   EXPECT_EQ(StatusOf(0).state, NodeState::kLive);
 }
 
+// As a machine does that was cut off and started again meanwhile: it is there, and no message of
+// the old connection arrives, nor that it is gone.
+TEST_F(PoolBackendTest, AConnectionThatFellSilentIsReplaced) {
+  AddNode("a", {kWhole});
+  TcpRelay relay(nodes_[0]->port());
+  options_.plan.nodes[0].address = relay.address();
+  options_.node_wait = absl::Seconds(30);
+  Connect();
+  ExpectTheSameBits();
+  relay.ForgetConnections();
+  ExpectTheSameBits();
+  EXPECT_EQ(StatusOf(0).losses, 1);
+  backend_.reset();
+}
+
 TEST_F(PoolBackendTest, AStopEndsACallThatWaits) {
   AddNode("a", {kWhole});
   Connect();
@@ -657,6 +675,33 @@ TEST_F(PoolBackendTest, NamesTheMembersThatDidNotAnswer) {
   nodes_[1]->Kill();
   EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kUnavailable,
                                AllOf(HasSubstr("units 2-2"), HasSubstr(nodes_[1]->address()))));
+}
+
+TEST_F(PoolBackendTest, DoesNotWaitLongForNodesThatItCanDoWithout) {
+  options_.connect_wait = absl::Hours(24);
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  nodes_[1]->Kill();
+  Connect();
+  ExpectTheSameBits();
+  EXPECT_EQ(StatusOf(1).state, NodeState::kLost);
+  nodes_[0]->Kill();
+  Connect(Local());
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, WaitsLongerForNodesThatHoldWhatNobodyElseDoes) {
+  AddNode("a", {Units(0, 2)});
+  AddNode("b", {Units(2, 3)});
+  nodes_[1]->Kill();
+  std::thread starter([this] {
+    // Longer than the others would be waited for.
+    std::this_thread::sleep_for(std::chrono::seconds(4));
+    nodes_[1]->Start();
+  });
+  Connect();
+  starter.join();
+  ExpectTheSameBits();
 }
 
 TEST_F(PoolBackendTest, RefusesTwoNodesOfOneName) {
