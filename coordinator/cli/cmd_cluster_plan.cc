@@ -7,7 +7,7 @@
 #include "coordinator/cli/cluster_flags.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/interrupt.h"
-#include "coordinator/pool/pool_plan.h"
+#include "coordinator/cli/pool_flags.h"
 
 namespace shoal {
 namespace {
@@ -52,7 +52,7 @@ class ClusterPlanCommand final : public Command {
 
  private:
   absl::StatusOr<ExitCode> Change(ClusterClient& client, Console& console) {
-    SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, ReadPlan(*next_));
+    SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, ReadPlanOf("--change-to", *next_));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt, Interrupt::Install());
     const absl::Status changed = client.ChangePlan(plan, interrupt->token());
     if (interrupt->requested() && absl::IsCancelled(changed)) {

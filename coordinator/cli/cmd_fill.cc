@@ -77,7 +77,7 @@ class FillCommand final : public Command {
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     SHOAL_RETURN_IF_ERROR(CheckFlags(console));
-    SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, ReadPlan(*plan_file_));
+    SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, ReadPlanOf("--plan", *plan_file_));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Container> container, Container::Open(directory_));
     SHOAL_RETURN_IF_ERROR(CheckPlan(plan, container->manifest()));
     SHOAL_RETURN_IF_ERROR(TakeNodes(plan, console));

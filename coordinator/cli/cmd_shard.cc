@@ -9,8 +9,8 @@
 #include "common/sync/clock.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/interrupt.h"
+#include "coordinator/cli/pool_flags.h"
 #include "coordinator/cli/progress.h"
-#include "coordinator/pool/pool_plan.h"
 #include "coordinator/pool/shard.h"
 
 namespace shoal {
@@ -38,7 +38,7 @@ class ShardCommand final : public Command {
       return UsageError(absl::StrCat(plan_.has_value() ? "--out OUT" : "--plan FILE",
                                      " is missing; `shoal shard --help` has examples"));
     }
-    SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, ReadPlan(*plan_));
+    SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, ReadPlanOf("--plan", *plan_));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Container> container, Container::Open(directory_));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt, Interrupt::Install());
     const Clock& clock = Clock::Real();

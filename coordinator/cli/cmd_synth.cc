@@ -37,7 +37,7 @@ class SynthCommand final : public Command {
     flags.Integer("--layers", &layers_, {2, 4096},
                   "Layers in all, the first without experts\n(default: the family's)");
     flags.Integer(
-        "--experts", &experts_, {},
+        "--experts", &experts_, {1, 1'000'000},
         "Experts in each layer (default: the family's);\na layer of all 896 of K3 is 11 GB");
     flags.Integer("--vocab", &vocab_, {512, 1 << 20},
                   "Tokens (default: the family's); fewer make embedding\nand head smaller");
@@ -58,6 +58,11 @@ class SynthCommand final : public Command {
     if (absl::IsCancelled(report.status())) {
       return absl::CancelledError(
           "interrupted; nothing was kept, and the same command begins again");
+    }
+    if (absl::IsInvalidArgument(report.status()) && experts_) {
+      // Of the others the flags know the bounds.
+      return UsageError(
+          absl::StrCat("--experts ", *experts_, ": ", std::string(report.status().message())));
     }
     SHOAL_RETURN_IF_ERROR(report.status());
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Container> container, Container::Open(directory_));

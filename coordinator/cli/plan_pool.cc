@@ -68,8 +68,11 @@ absl::Status PlanPoolFlags::Check() const {
 
 absl::StatusOr<std::vector<NodeRates>> PlanPoolFlags::Rates(const Manifest& manifest,
                                                             Console& console) const {
-  if (std::filesystem::exists(*nodes)) {
-    return ReadPoolSpec(*nodes);
+  SHOAL_ASSIGN_OR_RETURN(const bool is_file, NodesAreFile(*nodes));
+  if (is_file) {
+    absl::StatusOr<std::vector<NodeRates>> rates = ReadPoolSpec(*nodes);
+    SHOAL_RETURN_IF_ERROR(Annotate(rates.status(), "--nodes"));
+    return rates;
   }
   std::vector<std::string> addresses = absl::StrSplit(*nodes, ',');
   SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, "--nodes", insecure, console));

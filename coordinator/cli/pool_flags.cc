@@ -7,9 +7,9 @@
 #include "absl/strings/str_split.h"
 #include "common/net/address.h"
 #include "common/status/status_macros.h"
+#include "common/status/status_util.h"
 #include "coordinator/cli/console.h"
 #include "coordinator/cli/exit_code.h"
-#include "coordinator/pool/pool_plan.h"
 
 namespace shoal {
 
@@ -34,6 +34,24 @@ absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::strin
     console.Note("shoal: connections to the nodes are neither encrypted nor authenticated");
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<PoolPlan> ReadPlanOf(absl::string_view flag, const std::string& path) {
+  absl::StatusOr<PoolPlan> plan = ReadPlan(path);
+  SHOAL_RETURN_IF_ERROR(Annotate(plan.status(), flag));
+  return plan;
+}
+
+absl::StatusOr<bool> NodesAreFile(const std::string& nodes) {
+  if (std::filesystem::exists(nodes)) {
+    return true;
+  }
+  if (nodes.find(':') == std::string::npos) {
+    return UsageError(absl::StrCat("--nodes: there is no file ", nodes,
+                                   ", and it is not a list of addresses like "
+                                   "127.0.0.1:7101,127.0.0.1:7102"));
+  }
+  return false;
 }
 
 void PoolFlags::Add(FlagSet& flags) {
@@ -62,14 +80,9 @@ absl::StatusOr<std::optional<PoolOptions>> PoolFlags::Options(Console& console) 
   }
   PoolOptions options;
   options.node_wait = absl::Seconds(node_wait_seconds);
-  const bool is_file = std::filesystem::exists(*nodes);
-  if (!is_file && nodes->find(':') == std::string::npos) {
-    return UsageError(absl::StrCat("--nodes: there is no file ", *nodes,
-                                   ", and it is not a list of addresses like "
-                                   "127.0.0.1:7101,127.0.0.1:7102"));
-  }
+  SHOAL_ASSIGN_OR_RETURN(const bool is_file, NodesAreFile(*nodes));
   if (is_file) {
-    SHOAL_ASSIGN_OR_RETURN(options.plan, ReadPlan(*nodes));
+    SHOAL_ASSIGN_OR_RETURN(options.plan, ReadPlanOf("--nodes", *nodes));
   } else {
     for (const absl::string_view text : absl::StrSplit(*nodes, ',')) {
       options.plan.nodes.push_back({"", std::string(text)});

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/pool/pool_backend.h"
+#include "coordinator/pool/pool_plan.h"
 
 namespace shoal {
 
@@ -20,6 +21,12 @@ namespace shoal {
 // `insecure`; with it, notes on `console` that connections are not protected.
 absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::string_view what,
                                 bool insecure, Console& console);
+
+// The plan in the file that `flag` names; ReadPlan's errors, after the flag.
+absl::StatusOr<PoolPlan> ReadPlanOf(absl::string_view flag, const std::string& path);
+
+// Whether --nodes names a file; else it is a list of addresses. A usage error where it is neither.
+absl::StatusOr<bool> NodesAreFile(const std::string& nodes);
 
 struct PoolFlags {
   std::optional<std::string> nodes;

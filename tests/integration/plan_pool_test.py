@@ -96,7 +96,9 @@ class Planning:
     def refusals(self):
         plan = ("plan", self.container)
         self.shoal.refused((*plan, "--copies", 2), 2, "--nodes")
-        self.shoal.refused((*plan, "--nodes", "nonsense"), 2, "--nodes", "HOST:PORT")
+        self.shoal.refused((*plan, "--nodes", "nonsense:"), 2, "--nodes", "HOST:PORT")
+        self.shoal.refused((*plan, "--nodes", "missing.json"), 2, "--nodes", "no file missing.json")
+        self.shoal.refused((*plan, "--nodes", self.work), 1, "--nodes", "not a regular file")
         self.shoal.refused((*plan, "--nodes", "192.0.2.1:7071"), 2, "--insecure")
         (nobody,) = free_addresses(1)
         self.shoal.refused((*plan, "--nodes", nobody), 1, f"node at {nobody}")

@@ -21,12 +21,12 @@ GENERATE = ("--ids", PROMPT, "--max-tokens", TOKENS, "--ignore-eos", "--json")
 
 
 class Node:
-    """A shoal-node process that is ready."""
+    """A shoal-node process that is ready. `inside` is the beginning of a command that runs it elsewhere."""
 
-    def __init__(self, program, directory, *args, listen="127.0.0.1:0", measure=False):
+    def __init__(self, program, directory, *args, listen="127.0.0.1:0", measure=False, inside=(), log=subprocess.DEVNULL):
         measuring = [] if measure else ["--no-measure"]
-        self.process = subprocess.Popen([program, directory, "--listen", listen, *measuring, "--json", *map(str, args)],
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen([*inside, program, directory, "--listen", listen, *measuring, "--json", *map(str, args)],
+                                        stdout=subprocess.PIPE, stderr=log)
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"shoal-node {directory} ended with {self.process.wait()}")
