@@ -75,9 +75,9 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_
   CutContext(flags, default_context, model->config().max_position_embeddings, console);
   for (const PoolNodeStatus& node : mode.nodes) {
     if (node.state == NodeState::kLost) {
-      // What is in no plan said nothing of what it holds: it is not among the holders of anything.
+      // Without a plan nobody knows what it holds, so that it is not among the holders of anything.
       console.Note(absl::StrCat("shoal: node ", node.name, " does not answer, ",
-                                node.computes.empty() && node.slices.empty()
+                                options.pool->plan.identity.empty() && node.slices.empty()
                                     ? "and is left out until this is started again: "
                                     : "others stand in: ",
                                 node.last_error));

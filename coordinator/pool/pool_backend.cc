@@ -155,6 +155,7 @@ absl::StatusOr<std::unique_ptr<PoolBackend>> PoolBackend::Open(const Manifest& m
                                                                const Clock& clock) {
   PoolLayout::Options layout_options;
   layout_options.connect_wait = options.connect_wait;
+  layout_options.grace_wait = options.grace_wait;
   layout_options.has_local = local != nullptr;
   SHOAL_ASSIGN_OR_RETURN(
       std::unique_ptr<PoolLayout> layout,

@@ -31,9 +31,11 @@ struct PoolOptions {
   PoolPlan plan;
   // Nodes that a later plan may have; 0: as many as this one.
   int max_nodes = 0;
-  // How long all nodes together may take to answer at first. Once those that have answered hold
-  // everything the others get 3 s more, and those of a plan can still come later.
+  // How long all nodes together may take to answer at first.
   absl::Duration connect_wait = absl::Seconds(10);
+  // How much of that the others get once those that have answered hold everything. Who is well
+  // answers at once, and a node of a plan can still come later.
+  absl::Duration grace_wait = absl::Seconds(3);
   // How long a call waits for a cell that nobody can compute before it ends with UNAVAILABLE.
   absl::Duration node_wait = absl::Seconds(60);
 };

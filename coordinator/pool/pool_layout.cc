@@ -17,8 +17,6 @@ namespace {
 
 constexpr absl::Duration kTryAgain = absl::Milliseconds(250);
 constexpr absl::Duration kLookAgain = absl::Milliseconds(50);
-// For the rest, once those that have answered hold everything. A node that is well answers at once.
-constexpr absl::Duration kGraceWait = absl::Seconds(3);
 
 // Rows of one request: the largest chunk of a prefill.
 constexpr int64_t kMaxRows = 512;
@@ -98,7 +96,7 @@ absl::Status PoolLayout::AwaitAnswers(const Options& options) {
     }
     if (!covered && !options.all_must_answer && AnswersCover(options.has_local)) {
       covered = true;
-      give_up = std::min(give_up, clock_.Now() + kGraceWait);
+      give_up = std::min(give_up, clock_.Now() + options.grace_wait);
     }
     if (clock_.Now() >= next_try) {
       next_try = clock_.Now() + kTryAgain;

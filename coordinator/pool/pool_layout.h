@@ -30,7 +30,8 @@ namespace shoal {
 class PoolLayout {
  public:
   struct Options {
-    absl::Duration connect_wait;  // for all nodes together; less where the rest can do without
+    absl::Duration connect_wait;  // for all nodes together
+    absl::Duration grace_wait;    // once the others do without; not with all_must_answer
     bool has_local = false;       // this process holds everything: the last holder of every cell
     bool all_must_answer = false;
     std::stop_token stop;  // ends the wait

@@ -104,7 +104,7 @@ TEST_F(MemoryPlanTest, WithoutABudgetAMachineTooSmallDoesNotFitUnlessAskedFor) {
   EXPECT_EQ(plan.recommended_bytes, plan.floor_bytes);
   EXPECT_THAT(CheckFits(plan),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("usable memory of 20.00 MiB"), HasSubstr("trunk"),
+                       AllOf(HasSubstr("usable memory of 20.0 MiB"), HasSubstr("trunk"),
                              HasSubstr("insist with --budget"))));
   options_.budget_bytes = uint64_t{1} << 30;
   SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan asked, Plan());

@@ -270,6 +270,7 @@ class Filling:
         (nobody,) = free_addresses(1)
         self.shoal.refused((*fill, self.plan("absent", [{**member("wanted", [piece((0, 8))]), "address": nobody}])), 1, f"node at {nobody}")
         self.shoal.refused(("fill", self.container), 2, "--plan FILE is missing")
+        self.shoal.refused(("fill", self.container, "--plan", "missing.json"), 1, "--plan: open missing.json")
         self.shoal.refused((*fill, plan, "--from", "192.0.2.1:7071"), 2, "--insecure")
         self.shoal.refused((*fill, plan, "--listen", "0.0.0.0:0", "--insecure"), 2, "--listen")
         self.shoal.refused((*fill, plan, "--node", "roof"), 2, "roof")

@@ -127,7 +127,10 @@ def ends_while_it_opens(program, model):
                 while not ready(process.pid) and process.poll() is None and time.monotonic() < deadline:
                     time.sleep(0.002)  # between two looks at the condition
                 process.send_signal(number)
-                out, error = process.communicate(timeout=DEADLINE_S)
+                try:
+                    out, error = process.communicate(timeout=DEADLINE_S)
+                finally:
+                    process.kill()
                 check(process.returncode == 128 + number and out == "", f"{number.name} ends a node while {label}",
                       f"{process.returncode}: {out}{error}")
 

@@ -177,7 +177,11 @@ def interrupted_start(cluster):
 
 
 def refusals(cluster):
+    planned = cluster.shoal.run("plan", cluster.container, "--nodes", cluster.serve.address)
+    check(planned.status == 1 and cluster.serve.address in planned.error and "it is a coordinator" in planned.error,
+          "refused: a pool is not planned of a coordinator", planned.error)
     for args, status, words in (
+        (("plan", "--change-to", "missing.json"), 1, "--change-to: open missing.json"),
         (("drill", "kill", "z"), 1, "no node z"),
         (("drill", "maim", "a"), 2, "kill, slow and corrupt"),
         (("drill", "kill", "a", "--tokens", 4), 2, "--tokens"),

@@ -112,6 +112,7 @@ def main():
             f.write(b"damage")
         shoal.refused(["inspect", attic, "--verify"], 4, "layer-00003.bank", "layer 3 expert 0", "SHA-256")
         shoal.refused(["run", attic, "x"], 1, attic, "partition of a node")
+        shoal.refused(["shard", container, "--plan", plan + "-missing", "--out", out], 1, "--plan: open", "-missing")
         shoal.refused(["shard", container, "--plan", plan], 2, "--out OUT is missing")
         shoal.refused(["shard", container, "--plan", plan, "--out", out, "--node", "roof"], 1, '"roof"', "attic, cellar, desk")
         interrupted = os.path.join(directory, "interrupted")

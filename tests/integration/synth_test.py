@@ -28,6 +28,8 @@ def every_command_takes_it(shoal, model):
     check(again["already_there"] and again["identity"] == made["identity"], "the same command finds it there")
     shoal.refused(["synth", model, *SMALL[:-1], 4], 1, "holds another container")
     shoal.refused(["synth", model + "-new", "--layers", 4], 2, "--like")
+    shoal.refused(["synth", model + "-new", "--like", "tiny", "--experts", "bogus"], 2, "--experts 'bogus'")
+    shoal.refused(["synth", model + "-new", "--like", "tiny", "--experts", 3], 2, "--experts 3", "4 to 32")
     check(shoal.ok("inspect", model, "--verify", "--json").json["whole"], "inspect --verify finds it whole")
     check(shoal.ok("plan", model, "--json").json["fits"], "plan takes it")
     bench = shoal.ok("bench", model, "--prefill", 8, "--decode", 4, "--json").json

@@ -679,6 +679,7 @@ TEST_F(PoolBackendTest, NamesTheMembersThatDidNotAnswer) {
 
 TEST_F(PoolBackendTest, DoesNotWaitLongForNodesThatItCanDoWithout) {
   options_.connect_wait = absl::Hours(24);
+  options_.grace_wait = absl::Milliseconds(100);
   AddNode("a", {kWhole});
   AddNode("b", {kWhole});
   nodes_[1]->Kill();
@@ -691,12 +692,13 @@ TEST_F(PoolBackendTest, DoesNotWaitLongForNodesThatItCanDoWithout) {
 }
 
 TEST_F(PoolBackendTest, WaitsLongerForNodesThatHoldWhatNobodyElseDoes) {
+  options_.grace_wait = absl::Milliseconds(100);
   AddNode("a", {Units(0, 2)});
   AddNode("b", {Units(2, 3)});
   nodes_[1]->Kill();
   std::thread starter([this] {
-    // Longer than the others would be waited for.
-    std::this_thread::sleep_for(std::chrono::seconds(4));
+    // Longer than it would be waited for if others held its units.
+    std::this_thread::sleep_for(std::chrono::seconds(1));
     nodes_[1]->Start();
   });
   Connect();
