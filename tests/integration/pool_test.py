@@ -7,16 +7,19 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 from shoal_program import Shoal, check, finish
 
 PROMPT = "1,77,301,5,1208,9,9,44"
 TOKENS = 24
+BYTES_OF_A_FEW_TOKENS = 12 * 7 * 192 * 8  # sums of 12 rows, those of the prompt among them, in 7 layers of 192 elements
 GENERATE = ("--ids", PROMPT, "--max-tokens", TOKENS, "--ignore-eos", "--json")
 
 
@@ -86,6 +89,13 @@ def logits(shoal, container, work, *args):
         return file.read()
 
 
+def sent_bytes(node):
+    """What the node has sent over the connections that are open, by the kernel's count."""
+    port = node.address.rsplit(":", 1)[1]
+    said = subprocess.run(["ss", "-Htin", "state", "established", f"( sport = :{port} )"], capture_output=True, text=True, check=True, timeout=60)
+    return sum(int(count) for count in re.findall(r"bytes_sent:([0-9]+)", said.stdout))
+
+
 class Pools:
     def __init__(self, shoal, node_program, container, work):
         self.shoal, self.node, self.container, self.work = shoal, node_program, container, work
@@ -116,10 +126,16 @@ class Pools:
     def deaths(self, label, hurt, *args):
         """Two nodes that hold everything; one is hurt in the middle of the answer."""
         with nodes_of(self.node, [self.container] * 2, *args) as nodes:
-            timer = threading.Timer(0.3, hurt, [nodes[0]])
-            timer.start()
+            def hurt_in_the_middle():
+                deadline = time.monotonic() + 60
+                while sent_bytes(nodes[0]) < BYTES_OF_A_FEW_TOKENS and time.monotonic() < deadline:
+                    time.sleep(0.01)  # between two looks
+                hurt(nodes[0])
+
+            thread = threading.Thread(target=hurt_in_the_middle)
+            thread.start()
             result = self.run(nodes)
-            timer.join()
+            thread.join()
             check(result["ids"] == self.answer, f"{label}: the tokens of one machine")
             hurt_node = next(node for node in result["nodes"] if node["address"] == nodes[0].address)
             check(hurt_node["requests"] > 0 and hurt_node["losses"] + hurt_node["hedges"] > 0, f"{label}: in the middle of the answer", str(hurt_node))
