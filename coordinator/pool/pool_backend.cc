@@ -138,8 +138,9 @@ std::vector<std::shared_ptr<PoolLayout>> PoolBackend::Impl::LivingLayouts() {
 absl::Status PoolBackend::Impl::Call(const PoolLayout& of, const Batch& batch,
                                      std::span<const ExpertSlice> slices, std::stop_token stop,
                                      std::span<int64_t> out) {
-  const LayerCallPool pool{of.nodes(), of.cells(), of.plan().epoch, local.get(),
-                           clock,      node_wait,  next_id,         of.superseded()};
+  const std::shared_ptr<const std::vector<Cell>> cells = of.Cells();
+  const LayerCallPool pool{of.nodes(), *cells,    of.plan().epoch, local.get(),
+                           clock,      node_wait, next_id,         of.superseded()};
   LayerCall call(pool, batch, slices, std::move(stop));
   absl::Status status = call.Run(out);
   Add(call.cost());

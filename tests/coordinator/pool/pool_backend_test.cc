@@ -6,16 +6,19 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/container/container.h"
 #include "common/sync/mutex.h"
 #include "common/sync/thread_pool.h"
@@ -236,6 +239,18 @@ class PoolBackendTest : public ::testing::Test {
     EXPECT_EQ(out, expected_);
   }
   PoolNodeStatus StatusOf(size_t node) { return backend_->Nodes()[node]; }
+  // A machine that is busy with other things is late at times, and a node under suspicion for it.
+  void AwaitLive(size_t node) {
+    for (int i = 0; i < 6000 && StatusOf(node).state != NodeState::kLive; ++i) {
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    ASSERT_EQ(StatusOf(node).state, NodeState::kLive);
+  }
+  // Parts of experts that the node has computed.
+  int64_t PartsOf(size_t node) {
+    const NodeWork work = StatusOf(node).work;
+    return work.expert_hits + work.expert_misses;
+  }
 
   static TempDir* dir_;
   std::unique_ptr<Container> container_;
@@ -289,9 +304,11 @@ TEST_F(PoolBackendTest, ACopyStandsInForANodeThatIsKilledWhileItComputes) {
   AddNode("b", {kWhole});
   Connect();
   ExpectTheSameBits();
+  AwaitLive(0);
+  const int calls = nodes_[0]->backend().calls();
   nodes_[0]->backend().Block(true);
-  std::thread killer([this] {
-    while (nodes_[0]->backend().calls() < 3) {
+  std::thread killer([this, calls] {
+    while (nodes_[0]->backend().calls() == calls) {
       std::this_thread::yield();
     }
     nodes_[0]->Kill();
@@ -301,6 +318,36 @@ TEST_F(PoolBackendTest, ACopyStandsInForANodeThatIsKilledWhileItComputes) {
   EXPECT_EQ(StatusOf(0).state, NodeState::kLost);
   EXPECT_EQ(StatusOf(0).losses, 1);
   ExpectTheSameBits();
+}
+
+// Three nodes in a chain with 4, 5 and 5 experts. Without the second, the first has the copy of its
+// experts. In proportion to 4 and 5 are 6 and 8, so the third computes three of the first's.
+TEST_F(PoolBackendTest, TheOthersShareWhatALostNodeComputed) {
+  AddNode("a", {Experts(0, 4), Experts(4, 9)});
+  AddNode("b", {Experts(4, 9), Experts(9, 14)});
+  AddNode("c", {Experts(9, 14), Experts(0, 4)});
+  options_.plan = PlanOf({{Experts(0, 4)}, {Experts(4, 9)}, {Experts(9, 14)}}, 1);
+  options_.plan.nodes[0].copies = {Experts(4, 9)};
+  options_.plan.nodes[1].copies = {Experts(9, 14)};
+  options_.plan.nodes[2].copies = {Experts(0, 4)};
+  Connect();
+  ExpectTheSameBits();
+  nodes_[1]->Kill();
+  ExpectTheSameBits();
+  AwaitLive(0);
+  AwaitLive(2);
+  const int64_t before = PartsOf(2);
+  ExpectTheSameBits();
+  int64_t expected = 0;  // distinct experts of each request: a node takes 4 rows
+  for (const int64_t first : {0, 4}) {
+    std::set<int32_t> chosen(
+        batch_.ids.begin() + first * kPerToken,
+        batch_.ids.begin() + std::min<int64_t>(first + 4, batch_.num_rows) * kPerToken);
+    expected += std::count_if(chosen.begin(), chosen.end(), [](int32_t expert) {
+      return (expert >= 1 && expert < 4) || expert >= 9;
+    });
+  }
+  EXPECT_EQ(PartsOf(2) - before, expected);
 }
 
 TEST_F(PoolBackendTest, ACopyIsAskedWhenANodeIsLate) {
