@@ -131,7 +131,8 @@ class FillCommand final : public Command {
 
   absl::Status TakeNodes(const PoolPlan& plan, Console& console) {
     std::vector<std::string> addresses;
-    for (const PoolNode& node : plan.nodes) {
+    const std::vector<PoolNode> planned = plan.remote();  // the coordinator has everything
+    for (const PoolNode& node : planned) {
       if (node.address.empty()) {
         return UsageError(
             absl::StrCat("--plan: node ", node.name, " has no address in ", *plan_file_));
@@ -143,9 +144,9 @@ class FillCommand final : public Command {
     bool found = !only_node_.has_value();
     for (size_t i = 0; i < addresses.size(); ++i) {
       PlannedNode& node = nodes_.emplace_back();
-      node.name = plan.nodes[i].name;
+      node.name = planned[i].name;
       node.address = addresses[i];
-      node.wanted = plan.nodes[i].stored();
+      node.wanted = planned[i].stored();
       found = found || node.name == *only_node_;
     }
     return found ? absl::OkStatus()

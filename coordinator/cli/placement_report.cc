@@ -25,7 +25,11 @@ std::string RateText(double bytes_per_second) {
 
 double Milliseconds(double seconds) { return seconds * 1e3; }
 
-std::string AfterDeath(const PoolProposal& proposal, const PlacedNode& node) {
+std::string AfterDeath(const PoolProposal& proposal, size_t i) {
+  const PlacedNode& node = proposal.nodes[i];
+  if (proposal.plan.nodes[i].is_coordinator()) {
+    return "the pool ends";
+  }
   if (!node.stand_in) {
     return "waits";
   }
@@ -68,7 +72,7 @@ std::string Table(const PoolProposal& proposal) {
                           proposal.plan.nodes[i].name, absl::StrCat(node.begin, "-", node.end - 1),
                           node.share * 100, FormatByteSize(node.stored_bytes),
                           Milliseconds(node.times.total()), LimitName(node.times),
-                          AfterDeath(proposal, node));
+                          AfterDeath(proposal, i));
   }
   return text;
 }
@@ -99,7 +103,7 @@ std::vector<std::string> Warnings(const PlacementReport& report) {
     }
   }
   const bool no_link = std::any_of(report.nodes.begin(), report.nodes.end(), [](const auto& node) {
-    return node.link_bytes_per_second == 0;
+    return node.link_bytes_per_second == 0 && node.address != kOwnAddress;
   });
   if (no_link) {
     warnings.push_back("the rate of links is not known and not counted, only round trips");

@@ -11,6 +11,7 @@
 #include "coordinator/cli/placement_report.h"
 #include "coordinator/cli/pool_flags.h"
 #include "coordinator/pool/node_survey.h"
+#include "coordinator/pool/own_rates.h"
 #include "coordinator/pool/pool_spec.h"
 
 namespace shoal {
@@ -36,6 +37,9 @@ void PlanPoolFlags::Add(FlagSet& flags) {
   flags.Text("--nodes", "ADDRESS,...|FILE", &nodes,
              "Plan a pool of these nodes: addresses of shoal-node, which are\nasked for their "
              "rates, or a file with the rates (docs/format.md)");
+  flags.Switch("--own", &own,
+               "Let the coordinator compute too, out of DIR: measures the disk and\nthe kernels of "
+               "this machine");
   flags.Integer("--copies", &copies, {1, 2},
                 "Nodes that store each unit (default 1); with 2 any one may die");
   flags.Choice("--placement", {"auto", "units", "experts"}, &placement,
@@ -50,10 +54,11 @@ void PlanPoolFlags::Add(FlagSet& flags) {
 
 absl::Status PlanPoolFlags::Check() const {
   const bool any =
-      copies || placement || out || hit_rate != 0 || trunk_ms != 0 || explain || insecure;
+      copies || placement || out || hit_rate != 0 || trunk_ms != 0 || explain || insecure || own;
   if (!nodes && any) {
     return UsageError(
-        "--copies, --placement, --explain, --out, --hit-rate, --trunk-ms and --insecure are about "
+        "--own, --copies, --placement, --explain, --out, --hit-rate, --trunk-ms and --insecure are "
+        "about "
         "the nodes that --nodes names");
   }
   if (!(hit_rate >= 0 && hit_rate <= 1)) {
@@ -66,17 +71,24 @@ absl::Status PlanPoolFlags::Check() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<NodeRates>> PlanPoolFlags::Rates(const Manifest& manifest,
+absl::StatusOr<std::vector<NodeRates>> PlanPoolFlags::Rates(const Container& container,
                                                             Console& console) const {
   SHOAL_ASSIGN_OR_RETURN(const bool is_file, NodesAreFile(*nodes));
+  std::vector<NodeRates> rates;
   if (is_file) {
-    absl::StatusOr<std::vector<NodeRates>> rates = ReadPoolSpec(*nodes);
-    SHOAL_RETURN_IF_ERROR(Annotate(rates.status(), "--nodes"));
-    return rates;
+    absl::StatusOr<std::vector<NodeRates>> read = ReadPoolSpec(*nodes);
+    SHOAL_RETURN_IF_ERROR(Annotate(read.status(), "--nodes"));
+    rates = *std::move(read);
+  } else {
+    std::vector<std::string> addresses = absl::StrSplit(*nodes, ',');
+    SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, "--nodes", insecure, console));
+    SHOAL_ASSIGN_OR_RETURN(rates, SurveyNodes(container.manifest(), addresses, Clock::Real()));
   }
-  std::vector<std::string> addresses = absl::StrSplit(*nodes, ',');
-  SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, "--nodes", insecure, console));
-  return SurveyNodes(manifest, addresses, Clock::Real());
+  if (own) {
+    SHOAL_ASSIGN_OR_RETURN(NodeRates here, MeasureOwnRates(container, Clock::Real()));
+    rates.push_back(std::move(here));
+  }
+  return rates;
 }
 
 absl::StatusOr<PoolProposals> PlanPoolFlags::Propose(const Manifest& manifest,
@@ -91,8 +103,9 @@ absl::StatusOr<PoolProposals> PlanPoolFlags::Propose(const Manifest& manifest,
   return PoolProposals{std::move(proposal), std::nullopt, absl::OkStatus()};
 }
 
-absl::Status PlanPoolFlags::Run(const Manifest& manifest, Console& console) const {
-  SHOAL_ASSIGN_OR_RETURN(const std::vector<NodeRates> rates, Rates(manifest, console));
+absl::Status PlanPoolFlags::Run(const Container& container, Console& console) const {
+  const Manifest& manifest = container.manifest();
+  SHOAL_ASSIGN_OR_RETURN(const std::vector<NodeRates> rates, Rates(container, console));
   PlacementOptions options;
   options.copies = copies.value_or(1);
   options.forecast = {hit_rate, absl::Milliseconds(trunk_ms)};

@@ -28,6 +28,10 @@ absl::StatusOr<PoolPlan> ReadPlanOf(absl::string_view flag, const std::string& p
 // Whether --nodes names a file; else it is a list of addresses. A usage error where it is neither.
 absl::StatusOr<bool> NodesAreFile(const std::string& nodes);
 
+// The same for the nodes of a plan that are not the coordinator itself.
+absl::Status CheckPlanAddresses(PoolPlan& plan, absl::string_view what, bool insecure,
+                                Console& console);
+
 struct PoolFlags {
   std::optional<std::string> nodes;
   int64_t node_wait_seconds = 60;

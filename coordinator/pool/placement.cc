@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -165,8 +166,10 @@ PoolPlan MakePlan(const Manifest& manifest, const Ring& ring, bool with_copies) 
   plan.identity = manifest.identity;
   for (size_t i = 0; i < ring.order.size(); ++i) {
     PoolNode node{ring.nodes[i].name, ring.nodes[i].address, ring.ranges[i], {}};
-    if (with_copies) {
-      node.copies = ring.ranges[(i + 1) % ring.order.size()];
+    const size_t next = (i + 1) % ring.order.size();
+    // The coordinator holds everything, and nobody outlives it.
+    if (with_copies && !node.is_coordinator() && ring.nodes[next].address != kOwnAddress) {
+      node.copies = ring.ranges[next];
     }
     plan.nodes.push_back(std::move(node));
   }
@@ -175,6 +178,9 @@ PoolPlan MakePlan(const Manifest& manifest, const Ring& ring, bool with_copies) 
 
 uint64_t StoredBytes(const Manifest& manifest, const PoolNode& node) {
   uint64_t bytes = 0;
+  if (node.is_coordinator()) {
+    return bytes;  // beside the container, which it has in any case
+  }
   for (const FileEntry& file : PartitionFiles(manifest, node.stored())) {
     bytes += file.size_bytes;
   }
@@ -219,20 +225,21 @@ void Forecast(const Layout& layout, std::span<const NodeRates> nodes, const Ring
   const PoolForecast& forecast = layout.forecast();
   proposal.layer_seconds = forecast.LayerSeconds(ring.nodes, ring.ranges);
   proposal.tokens_per_second = forecast.TokensPerSecond(proposal.layer_seconds);
-  double& worst = proposal.tokens_per_second_after_worst_death;
+  std::optional<double> worst;
   for (size_t i = 0; i < proposal.nodes.size(); ++i) {
     PlacedNode& node = proposal.nodes[i];
-    if (with_copies) {
+    if (with_copies && !proposal.plan.nodes[i].is_coordinator()) {
       node.stand_in = ring.HolderOf(i);
       node.tokens_per_second_after_death =
           forecast.TokensPerSecond(LayerSecondsAfterDeath(layout, ring, i));
-      worst = i == 0 ? node.tokens_per_second_after_death
-                     : std::min(worst, node.tokens_per_second_after_death);
+      worst = std::min(worst.value_or(node.tokens_per_second_after_death),
+                       node.tokens_per_second_after_death);
     }
     node.tokens_per_second_without = WithoutNode(layout, nodes, node.node);
     // More than rounding.
     node.slows_the_pool = node.tokens_per_second_without > proposal.tokens_per_second * (1 + 1e-9);
   }
+  proposal.tokens_per_second_after_worst_death = worst.value_or(0);
 }
 
 }  // namespace

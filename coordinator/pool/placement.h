@@ -37,7 +37,8 @@ struct PlacedNode {
   double share = 0;           // of all units or experts, (0, 1]
   uint64_t stored_bytes = 0;  // of its partition, copies included
   NodeTimes times;            // while every node lives
-  // After its death: whose copies are computed instead, and the speed. Absent where nobody has any.
+  // After its death: whose copies are computed instead, and the speed. Absent where nobody has any,
+  // and for the coordinator, whom nobody outlives.
   std::optional<size_t> stand_in;  // index in PoolProposal::nodes
   double tokens_per_second_after_death = 0;
   // Of a pool without it from the start; 0 for the only node.
@@ -61,7 +62,8 @@ struct PoolProposal {
 std::vector<int64_t> Apportion(int64_t total, std::span<const double> rates);
 
 // Contiguous ranges in proportion to how fast each node reads and computes. With two copies each
-// node also stores the range that follows its own, the last one the first. Their order is the one
+// node also stores the range that follows its own, the last one the first; but not the coordinator's
+// (address kOwnAddress), and the coordinator, which has the container, nothing. Their order is the one
 // that is predicted fastest after the worst single death; looked for among all orders of up to 7
 // nodes, and else by rising shares.
 //   INVALID_ARGUMENT     no nodes or more than kMaxPlannedNodes, a rate that is not positive, a

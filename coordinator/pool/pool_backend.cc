@@ -138,8 +138,9 @@ std::vector<std::shared_ptr<PoolLayout>> PoolBackend::Impl::LivingLayouts() {
 absl::Status PoolBackend::Impl::Call(const PoolLayout& of, const Batch& batch,
                                      std::span<const ExpertSlice> slices, std::stop_token stop,
                                      std::span<int64_t> out) {
-  const LayerCallPool pool{of.nodes(), of.cells(), of.plan().epoch, local.get(),
-                           clock,      node_wait,  next_id,         of.superseded()};
+  const std::shared_ptr<const std::vector<Cell>> cells = of.Cells();
+  const LayerCallPool pool{of.nodes(), *cells,    of.plan().epoch, local.get(),
+                           clock,      node_wait, next_id,         of.superseded()};
   LayerCall call(pool, batch, slices, std::move(stop));
   absl::Status status = call.Run(out);
   Add(call.cost());
@@ -196,9 +197,9 @@ absl::Status PoolBackend::Impl::BeginChange(const PoolPlan& plan) {
     return absl::FailedPreconditionError(
         "a pool goes over to a plan made by `shoal plan --out`, not to a list of addresses");
   }
-  if (plan.nodes.size() > max_nodes) {
+  if (const size_t num_nodes = plan.remote().size(); num_nodes > max_nodes) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the plan has ", plan.nodes.size(), " nodes, and the memory of this process ",
+        absl::StrCat("the plan has ", num_nodes, " nodes, and the memory of this process ",
                      "was planned for ", max_nodes, ": start it again with the new plan"));
   }
   MutexLock lock(&mutex);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
+#include "coordinator/pool/load_balance.h"
 #include "expert_node/service/request_rules.h"
 #include "expert_node/service/terms.h"
 #include "shoal/v1/expert_node.pb.h"
@@ -30,12 +31,18 @@ uint64_t MaxMessageBytes(const ExpertSizes& sizes) {
   return rows * (hidden * sizeof(int64_t) + chosen * 2 * sizeof(int64_t)) + kMessageOverhead;
 }
 
-absl::Status CheckNodes(const PoolPlan& plan, const Manifest& manifest) {
+absl::Status CheckNodes(const PoolPlan& plan, const Manifest& manifest, bool has_local) {
   if (!plan.identity.empty()) {
     SHOAL_RETURN_IF_ERROR(CheckPlan(plan, manifest));
   }
+  if (const PoolNode* own = plan.coordinator(); own != nullptr && !has_local) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", own->name,
+                     " of the plan is the coordinator itself, which may not read experts "
+                     "here: go without --pool-alone, or give what it computes to a node"));
+  }
   std::set<std::string> addresses;
-  for (const PoolNode& node : plan.nodes) {
+  for (const PoolNode& node : plan.remote()) {
     if (node.address.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("node ", node.name, " of the pool has no address; write it into the plan"));
@@ -58,7 +65,7 @@ absl::StatusOr<std::unique_ptr<PoolLayout>> PoolLayout::Connect(const Manifest& 
                                                                 PoolPlan plan,
                                                                 const Options& options,
                                                                 const Clock& clock) {
-  SHOAL_RETURN_IF_ERROR(CheckNodes(plan, manifest));
+  SHOAL_RETURN_IF_ERROR(CheckNodes(plan, manifest, options.has_local));
   std::unique_ptr<PoolLayout> layout(new PoolLayout(manifest, std::move(plan), clock));
   layout->Dial(manifest);
   SHOAL_RETURN_IF_ERROR(layout->AwaitAnswers(options));
@@ -75,7 +82,7 @@ void PoolLayout::Dial(const Manifest& manifest) {
   v1::Hello hello;
   *hello.mutable_terms() = MakeTerms(manifest);
   hello.set_epoch(plan_.epoch);
-  for (const PoolNode& planned : plan_.nodes) {
+  for (const PoolNode& planned : plan_.remote()) {
     nodes_.push_back(std::make_unique<RemoteNode>(
         planned, NodeLink::Options{planned.address, MaxMessageBytes(sizes_)}, hello, sizes_.whole(),
         [this] {
@@ -151,6 +158,10 @@ absl::Status PoolLayout::CutCells(bool has_local) {
     }
     holdings.push_back(std::move(held));
   }
+  const PoolNode* own = plan_.coordinator();
+  if (own != nullptr) {
+    holdings.push_back({{whole}, own->slices});
+  }
   cells_ = MakeCells(whole, holdings);
   // A request names each of its cells, and nodes take no more slices at once.
   if (cells_.size() > static_cast<size_t>(RequestRules::kMaxSlices)) {
@@ -158,7 +169,7 @@ absl::Status PoolLayout::CutCells(bool has_local) {
         "the slices of the nodes cross each other so that the experts fall into ", cells_.size(),
         " parts; at most ", RequestRules::kMaxSlices, " are accepted: shard by a simpler plan"));
   }
-  if (has_local) {
+  if (has_local && own == nullptr) {
     for (Cell& cell : cells_) {
       cell.holders.push_back(nodes_.size());
     }
@@ -191,6 +202,53 @@ absl::Status PoolLayout::CheckCoverage() const {
     }
   }
   return absl::OkStatus();
+}
+
+// What each holder was given to compute stands for what it gets through: the plan went by its rate.
+std::vector<double> PoolLayout::WeightsOf(const std::vector<bool>& live) const {
+  const auto size = [](const std::vector<ExpertSlice>& slices) {
+    double sum = 0;
+    for (const ExpertSlice& slice : slices) {
+      sum += static_cast<double>(slice.units.size() * slice.experts.size());
+    }
+    return sum;
+  };
+  std::vector<double> weights;
+  double least = 0;  // of those that were given something
+  for (const auto& node : nodes_) {
+    weights.push_back(size(node->planned().slices));
+    least = weights.back() > 0 && (least == 0 || weights.back() < least) ? weights.back() : least;
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] == 0) {
+      weights[i] = least > 0 ? least : 1;
+    }
+    weights[i] = live[i] ? weights[i] : 0;
+  }
+  // A coordinator that merely stands in is the last that is asked.
+  const PoolNode* own = plan_.coordinator();
+  weights.push_back(own != nullptr ? size(own->slices) : 0);
+  return weights;
+}
+
+std::shared_ptr<const std::vector<Cell>> PoolLayout::Cells() const {
+  std::vector<bool> live;
+  for (const auto& node : nodes_) {
+    live.push_back(node->state() == NodeState::kLive);
+  }
+  MutexLock lock(&mutex_);
+  if (shared_out_ == nullptr || live != live_) {
+    std::vector<Cell> cells = cells_;
+    if (std::find(live.begin(), live.end(), false) != live.end()) {
+      std::vector<Cell> balanced = BalanceLoad(sizes_.whole(), cells_, WeightsOf(live));
+      if (balanced.size() <= static_cast<size_t>(RequestRules::kMaxSlices)) {
+        cells = std::move(balanced);
+      }
+    }
+    shared_out_ = std::make_shared<const std::vector<Cell>>(std::move(cells));
+    live_ = std::move(live);
+  }
+  return shared_out_;
 }
 
 int64_t PoolLayout::RowsAtOnce() const {

@@ -32,7 +32,9 @@ class PoolLayout {
   struct Options {
     absl::Duration connect_wait;  // for all nodes together
     absl::Duration grace_wait;    // once the others do without; not with all_must_answer
-    bool has_local = false;       // this process holds everything: the last holder of every cell
+    // This process holds everything: it is a holder of every cell, and the last but where the plan
+    // says that it computes it.
+    bool has_local = false;
     bool all_must_answer = false;
     std::stop_token stop;  // ends the wait
   };
@@ -45,8 +47,9 @@ class PoolLayout {
 
   const PoolPlan& plan() const { return plan_; }
   std::span<const std::unique_ptr<RemoteNode>> nodes() const { return nodes_; }
-  // A holder whose index is nodes().size() is the process itself.
-  std::span<const Cell> cells() const { return cells_; }
+  // As they are computed now: by the plan while every node is live, and shared out anew among those
+  // that are while some are not. A holder whose index is nodes().size() is the process itself.
+  std::shared_ptr<const std::vector<Cell>> Cells() const;
   // The largest request that every node takes.
   int64_t RowsAtOnce() const;
   // Opens, pings or breaks the links, whatever is due. Called about once a second.
@@ -73,14 +76,18 @@ class PoolLayout {
   absl::Status CutCells(bool has_local);
   absl::Status CheckCoverage() const;
   std::vector<std::string> Silent() const;
+  std::vector<double> WeightsOf(const std::vector<bool>& live) const;
 
   const PoolPlan plan_;
   const ExpertSizes sizes_;
   const Clock& clock_;
   std::atomic<bool> superseded_{false};
-  Mutex mutex_;
-  CondVar changed_;  // a link
-  std::vector<Cell> cells_;
+  mutable Mutex mutex_;
+  CondVar changed_;          // a link
+  std::vector<Cell> cells_;  // while every node is live
+  // Cells() for the nodes that were live when it was last asked.
+  mutable std::vector<bool> live_ ABSL_GUARDED_BY(mutex_);
+  mutable std::shared_ptr<const std::vector<Cell>> shared_out_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<RemoteNode>> nodes_;  // last: their callbacks use what is above
 };
 

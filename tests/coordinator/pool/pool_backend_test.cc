@@ -6,16 +6,19 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/container/container.h"
 #include "common/sync/mutex.h"
 #include "common/sync/thread_pool.h"
@@ -239,6 +242,18 @@ class PoolBackendTest : public ::testing::Test {
     EXPECT_EQ(out, expected_);
   }
   PoolNodeStatus StatusOf(size_t node) { return backend_->Nodes()[node]; }
+  // A machine that is busy with other things is late at times, and a node under suspicion for it.
+  void AwaitLive(size_t node) {
+    for (int i = 0; i < 6000 && StatusOf(node).state != NodeState::kLive; ++i) {
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    ASSERT_EQ(StatusOf(node).state, NodeState::kLive);
+  }
+  // Parts of experts that the node has computed.
+  int64_t PartsOf(size_t node) {
+    const NodeWork work = StatusOf(node).work;
+    return work.expert_hits + work.expert_misses;
+  }
 
   static TempDir* dir_;
   std::unique_ptr<Container> container_;
@@ -292,9 +307,11 @@ TEST_F(PoolBackendTest, ACopyStandsInForANodeThatIsKilledWhileItComputes) {
   AddNode("b", {kWhole});
   Connect();
   ExpectTheSameBits();
+  AwaitLive(0);
+  const int calls = nodes_[0]->backend().calls();
   nodes_[0]->backend().Block(true);
-  std::thread killer([this] {
-    while (nodes_[0]->backend().calls() < 3) {
+  std::thread killer([this, calls] {
+    while (nodes_[0]->backend().calls() == calls) {
       std::this_thread::yield();
     }
     nodes_[0]->Kill();
@@ -304,6 +321,36 @@ TEST_F(PoolBackendTest, ACopyStandsInForANodeThatIsKilledWhileItComputes) {
   EXPECT_EQ(StatusOf(0).state, NodeState::kLost);
   EXPECT_EQ(StatusOf(0).losses, 1);
   ExpectTheSameBits();
+}
+
+// Three nodes in a chain with 4, 5 and 5 experts. Without the second, the first has the copy of its
+// experts. In proportion to 4 and 5 are 6 and 8, so the third computes three of the first's.
+TEST_F(PoolBackendTest, TheOthersShareWhatALostNodeComputed) {
+  AddNode("a", {Experts(0, 4), Experts(4, 9)});
+  AddNode("b", {Experts(4, 9), Experts(9, 14)});
+  AddNode("c", {Experts(9, 14), Experts(0, 4)});
+  options_.plan = PlanOf({{Experts(0, 4)}, {Experts(4, 9)}, {Experts(9, 14)}}, 1);
+  options_.plan.nodes[0].copies = {Experts(4, 9)};
+  options_.plan.nodes[1].copies = {Experts(9, 14)};
+  options_.plan.nodes[2].copies = {Experts(0, 4)};
+  Connect();
+  ExpectTheSameBits();
+  nodes_[1]->Kill();
+  ExpectTheSameBits();
+  AwaitLive(0);
+  AwaitLive(2);
+  const int64_t before = PartsOf(2);
+  ExpectTheSameBits();
+  int64_t expected = 0;  // distinct experts of each request: a node takes 4 rows
+  for (const int64_t first : {0, 4}) {
+    std::set<int32_t> chosen(
+        batch_.ids.begin() + first * kPerToken,
+        batch_.ids.begin() + std::min<int64_t>(first + 4, batch_.num_rows) * kPerToken);
+    expected += std::count_if(chosen.begin(), chosen.end(), [](int32_t expert) {
+      return (expert >= 1 && expert < 4) || expert >= 9;
+    });
+  }
+  EXPECT_EQ(PartsOf(2) - before, expected);
 }
 
 TEST_F(PoolBackendTest, ACopyIsAskedWhenANodeIsLate) {
@@ -396,6 +443,46 @@ TEST_F(PoolBackendTest, TheContainersOwnBanksStandInForEveryNode) {
   nodes_[0]->Kill();
   ExpectTheSameBits();
   nodes_[1]->Kill();
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, TheCoordinatorComputesWhatThePlanGivesIt) {
+  const UnitLayout& layout = container_->manifest().unit_layout;
+  AddNode("a", {kWhole});  // a copy of what the coordinator computes, which is not asked for it
+  options_.plan = PlanOf({{Units(0, 2)}}, 1);
+  options_.plan.nodes.front().copies = {Units(2, 3)};
+  options_.plan.nodes.push_back({"here", std::string(kOwnAddress), {Units(2, 3)}});
+  auto local = Local();
+  const ExpertBackend& here = *local;
+  Connect(std::move(local));
+  ExpectTheSameBits();
+  const ExpertLayerStats own = here.Stats()[1];
+  EXPECT_GT(own.expert_reads, 0);
+  const uint64_t first = 2 * layout.unit_bytes / 4096 * 4096;
+  const uint64_t last = (3 * layout.unit_bytes + 4095) / 4096 * 4096;
+  EXPECT_EQ(own.expert_bytes, static_cast<uint64_t>(own.expert_reads) * (last - first));
+  EXPECT_EQ(backend_->Nodes().size(), 1);
+  // And the rest too, where the node is gone.
+  nodes_[0]->Kill();
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, APlanForTheCoordinatorNeedsItsExperts) {
+  AddNode("a", {Units(0, 2)});
+  options_.plan = PlanOf({{Units(0, 2)}}, 1);
+  options_.plan.nodes.push_back({"here", std::string(kOwnAddress), {Units(2, 3)}});
+  EXPECT_THAT(Open(nullptr), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                      AllOf(HasSubstr("node here"), HasSubstr("--pool-alone"))));
+}
+
+TEST_F(PoolBackendTest, TheCoordinatorIsNoNodeMoreInTheNextPlan) {
+  AddNode("a", {kWhole});
+  options_.plan = PlanOf({{kWhole}}, 1);
+  Connect(Local());
+  ExpectTheSameBits();
+  PoolPlan next = PlanOf({{Units(1, 3)}}, 2);
+  next.nodes.push_back({"here", std::string(kOwnAddress), {Units(0, 1)}});
+  SHOAL_ASSERT_OK(backend_->ChangePlan(next, {}));
   ExpectTheSameBits();
 }
 
