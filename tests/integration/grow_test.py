@@ -56,13 +56,12 @@ class Growing:
         check(result["ids"] == self.answer, f"{label}: the tokens of one machine")
         return {node["name"]: node["requests"] for node in result["nodes"]}
 
-    def fill(self, plan, label, said, *args):
-        """Fills what is empty; it fetches what was predicted."""
-        report = self.shoal.ok("fill", self.container, "--plan", plan, "--json", *args).json
-        fetched = sum(node["bank_bytes"] - node["bytes_kept"] for node in report["nodes"] if not node["already_filled"])
+    def fetched(self, nodes, label, said):
+        """What was filled is what is new, and it fetched what was predicted."""
+        fetched = sum(node["bank_bytes"] - node["bytes_kept"] for node in nodes if not node["already_filled"])
         check(fetched == said["replan"]["moved_bytes"] > 0, f"{label}: as many bytes are fetched as were predicted", f"{fetched} {said['replan']}")
-        filled = [node["name"] for node in report["nodes"] if not node["already_filled"]]
-        check(filled == said["replan"]["added"], f"{label}: the new node alone fetches", str(report))
+        filled = [node["name"] for node in nodes if not node["already_filled"]]
+        check(filled == said["replan"]["added"], f"{label}: the new node alone fetches", str(nodes))
 
     def cluster(self, *args):
         return self.shoal.run("cluster", *args, "--at", self.serve.address, "--json")
@@ -101,9 +100,10 @@ class Growing:
 
         answer = subprocess.Popen([self.shoal.program, "cluster", "drill", "slow", "a", "--factor", "2", "--tokens", "400", "--at", self.serve.address, "--json"],
                                   stdout=subprocess.PIPE)
-        self.fill(path, "three", said, "--from", self.serve.address)
-        changed = self.cluster("plan", "--change-to", path)
-        check(changed.status == 0, "the next plan is in force", changed.error)
+        changed = self.cluster("plan", "--change-to", path, "--fill")
+        check(changed.status == 0, "the new node is filled and the next plan in force", changed.error)
+        self.fetched(changed.json["filled"], "three", said)
+        check(self.serve.address in changed.json["filled"][2]["sources"], "from the coordinator, among others", changed.text)
         check(answer.poll() is None, "in mid-answer")
         report = json.loads(answer.communicate()[0])
         check(report["same_tokens"] and report["same_logits"], "the answer goes on with the same bits", str(report))
@@ -138,12 +138,18 @@ class Growing:
         check(written["epoch"] == 4 and said["replan"]["gone"] == ["b"], "a node is replaced", str(said["replan"]))
         begin, end = said["best"]["nodes"][1]["units"]
         check(begin <= 4 and end == UNITS, "by one that fetches what is lost", str(said["best"]))
-        self.fill(path, "replaced", said)
+        filled = self.shoal.ok("fill", self.container, "--plan", path, "--json").json["nodes"]
+        self.fetched(filled, "replaced", said)
+        check(filled[1]["sources"][0] == nodes[0].address, "nodes that hold something are asked before DIR", str(filled))
         self.run(path, "replaced")
 
     def refusals(self, plan):
         new = self.path("refused.json")
         self.shoal.refused(("plan", self.container, "--keep", plan), 2, "--nodes")
+        again = self.cluster("plan", "--change-to", self.path("two.json"), "--fill")
+        check(again.status == 1 and "the one in force has 2" in again.error, "an old plan is refused before anything is filled", again.error)
+        alone = self.cluster("plan", "--fill")
+        check(alone.status == 2 and "--change-to" in alone.error, "--fill is about another plan", alone.error)
         self.shoal.refused(("plan", self.container, "--nodes", self.spec("ab"), "--replace"), 2, "--keep")
         self.shoal.refused(("plan", self.container, "--nodes", self.spec("ab"), "--keep", self.path("missing.json"), "--out", new), 1, "missing.json")
         self.shoal.refused(("plan", self.container, "--nodes", self.spec("ab"), "--keep", plan, "--placement", "experts"), 1, "by units, not by experts")
