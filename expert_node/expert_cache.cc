@@ -1,12 +1,17 @@
 #include "expert_node/expert_cache.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 
 namespace shoal {
 
 ExpertCache::Pin::Pin(Pin&& other) noexcept
-    : cache_(std::exchange(other.cache_, nullptr)), slot_(other.slot_), record_(other.record_) {}
+    : cache_(std::exchange(other.cache_, nullptr)),
+      slot_(other.slot_),
+      record_(other.record_),
+      units_(other.units_) {}
 
 ExpertCache::Pin& ExpertCache::Pin::operator=(Pin&& other) noexcept {
   if (this != &other) {
@@ -14,6 +19,7 @@ ExpertCache::Pin& ExpertCache::Pin::operator=(Pin&& other) noexcept {
     cache_ = std::exchange(other.cache_, nullptr);
     slot_ = other.slot_;
     record_ = other.record_;
+    units_ = other.units_;
   }
   return *this;
 }
@@ -59,7 +65,7 @@ ExpertCache::Pin ExpertCache::PinSlot(size_t slot) {
   if (slots_[slot].pins++ == 0) {
     idle_.erase(slots_[slot].idle);
   }
-  return Pin(this, slot, RecordOf(slot));
+  return Pin(this, slot, RecordOf(slot), slots_[slot].part.units);
 }
 
 void ExpertCache::Unpin(size_t slot) {
@@ -70,35 +76,63 @@ void ExpertCache::Unpin(size_t slot) {
   }
 }
 
-ExpertCache::Pin ExpertCache::TryPin(RecordKey key) {
-  MutexLock lock(&mutex_);
-  const auto it = index_.find(key);
-  if (it == index_.end() || slots_[it->second].state != SlotState::kReady) {
-    return Pin();
+size_t ExpertCache::Find(const RecordPart& part) const {
+  size_t found = num_slots_;
+  const auto it = index_.find(part.record);
+  if (it == index_.end()) {
+    return found;
   }
-  return PinSlot(it->second);
+  for (const size_t slot : it->second) {
+    const UnitRange& units = slots_[slot].part.units;
+    if (units.begin > part.units.begin || units.end < part.units.end) {
+      continue;
+    }
+    if (slots_[slot].state == SlotState::kReady) {
+      return slot;
+    }
+    found = slot;
+  }
+  return found;
 }
 
-size_t ExpertCache::TakeSlot(RecordKey key) {
+void ExpertCache::RemoveFromIndex(size_t slot) {
+  const auto it = index_.find(slots_[slot].part.record);
+  it->second.erase(std::find(it->second.begin(), it->second.end(), slot));
+  if (it->second.empty()) {
+    index_.erase(it);
+  }
+}
+
+ExpertCache::Pin ExpertCache::TryPin(const RecordPart& part) {
+  MutexLock lock(&mutex_);
+  const size_t slot = Find(part);
+  if (slot == num_slots_ || slots_[slot].state != SlotState::kReady) {
+    return Pin();
+  }
+  return PinSlot(slot);
+}
+
+size_t ExpertCache::TakeSlot(const RecordPart& part) {
   const size_t slot = idle_.front();
   idle_.pop_front();
   if (slots_[slot].state == SlotState::kReady) {
-    index_.erase(slots_[slot].key);
+    RemoveFromIndex(slot);
   }
   slots_[slot].state = SlotState::kLoading;
-  slots_[slot].key = key;
+  slots_[slot].part = part;
   slots_[slot].pins = 1;
-  index_.emplace(key, slot);
+  index_[part.record].push_back(slot);
   return slot;
 }
 
-absl::StatusOr<size_t> ExpertCache::WaitForTurn(RecordKey key, const std::stop_token& stop) {
+absl::StatusOr<size_t> ExpertCache::WaitForTurn(const RecordPart& part,
+                                                const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    const auto it = index_.find(key);
-    if (it != index_.end() && slots_[it->second].state == SlotState::kReady) {
-      return it->second;
+    const size_t slot = Find(part);
+    if (slot != num_slots_ && slots_[slot].state == SlotState::kReady) {
+      return slot;
     }
-    if (it == index_.end() && !idle_.empty()) {
+    if (slot == num_slots_ && !idle_.empty()) {
       return num_slots_;
     }
     changed_.Wait(&mutex_);
@@ -107,7 +141,7 @@ absl::StatusOr<size_t> ExpertCache::WaitForTurn(RecordKey key, const std::stop_t
 }
 
 absl::StatusOr<ExpertCache::Loaded> ExpertCache::PinOrLoad(
-    RecordKey key, absl::FunctionRef<absl::Status(std::span<std::byte>)> load,
+    const RecordPart& part, absl::FunctionRef<absl::Status(std::span<std::byte>)> load,
     const std::stop_token& stop) {
   // Takes the mutex, so that a request cannot slip in between a waiter's look and its wait.
   const std::stop_callback wake(stop, [this] {
@@ -117,24 +151,24 @@ absl::StatusOr<ExpertCache::Loaded> ExpertCache::PinOrLoad(
   size_t slot = 0;
   {
     MutexLock lock(&mutex_);
-    SHOAL_ASSIGN_OR_RETURN(slot, WaitForTurn(key, stop));
+    SHOAL_ASSIGN_OR_RETURN(slot, WaitForTurn(part, stop));
     if (slot != num_slots_) {
       return Loaded{PinSlot(slot), false};
     }
-    slot = TakeSlot(key);
+    slot = TakeSlot(part);
   }
   const absl::Status status = load(RecordOf(slot));
   MutexLock lock(&mutex_);
   changed_.NotifyAll();
   if (!status.ok()) {
-    index_.erase(key);
+    RemoveFromIndex(slot);
     slots_[slot].state = SlotState::kEmpty;
     slots_[slot].pins = 0;
     MakeIdle(slot, /*most_recent=*/false);
     return status;
   }
   slots_[slot].state = SlotState::kReady;
-  return Loaded{Pin(this, slot, RecordOf(slot)), true};
+  return Loaded{Pin(this, slot, RecordOf(slot), part.units), true};
 }
 
 }  // namespace shoal

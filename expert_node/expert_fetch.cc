@@ -26,18 +26,18 @@ void ExpertFetch::GiveUp() {
   changed_.NotifyAll();
 }
 
-void ExpertFetch::Start(std::vector<RecordKey> records, std::stop_token stop) {
-  records_ = std::move(records);
+void ExpertFetch::Start(std::vector<RecordPart> parts, std::stop_token stop) {
+  parts_ = std::move(parts);
   stop_ = stop;
   on_stop_.emplace(std::move(stop), [this] { GiveUp(); });
   std::vector<size_t> absent;
   {
     MutexLock lock(&mutex_);
-    for (size_t i = 0; i < records_.size(); ++i) {
-      ExpertCache::Pin pin = cache_.TryPin(records_[i]);
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      ExpertCache::Pin pin = cache_.TryPin(parts_[i]);
       if (pin) {
         ++counts_.hits;
-        ready_.push_back({i, std::move(pin)});
+        ready_.push_back(MakeReady(i, std::move(pin)));
       } else {
         absent.push_back(i);
       }
@@ -50,14 +50,14 @@ void ExpertFetch::Start(std::vector<RecordKey> records, std::stop_token stop) {
 }
 
 void ExpertFetch::FetchOne(size_t index) {
-  const RecordKey& key = records_[index];
-  ExpertStore& store = *stores_[key.slice];
+  const RecordPart& part = parts_[index];
+  const RecordKey& record = part.record;
   ReadCounts reads;
   auto loaded = cache_.PinOrLoad(
-      key,
+      part,
       [&](std::span<std::byte> slot) {
-        return store.ReadRecord({key.layer, key.expert}, slot.first(store.source().read_bytes),
-                                reads);
+        return stores_[record.slice]->ReadUnits({record.layer, record.expert}, part.units, slot,
+                                                reads);
       },
       give_up_.get_token());
   if (!loaded.ok()) {
@@ -67,8 +67,19 @@ void ExpertFetch::FetchOne(size_t index) {
   }
   MutexLock lock(&mutex_);
   ++(loaded->was_loaded ? counts_.misses : counts_.hits);
-  ready_.push_back({index, std::move(loaded->pin)});
+  ready_.push_back(MakeReady(index, std::move(loaded->pin)));
   Finish(reads);
+}
+
+ExpertFetch::Ready ExpertFetch::MakeReady(size_t index, ExpertCache::Pin pin) const {
+  const RecordPart& part = parts_[index];
+  const SliceSource& source = stores_[part.record.slice]->source();
+  const uint64_t first_unit =
+      source.ReadOf(part.record.expert, pin.units()).units_offset_bytes +
+      static_cast<uint64_t>(part.units.begin - pin.units().begin) * source.unit_bytes;
+  const std::span<const std::byte> units = pin.record().subspan(
+      first_unit, static_cast<uint64_t>(part.units.size()) * source.unit_bytes);
+  return {index, std::move(pin), units};
 }
 
 void ExpertFetch::Fail(absl::Status status, const ReadCounts& reads) {

@@ -1,4 +1,4 @@
-// Brings the records that one batch needs into the cache and hands them out as they arrive.
+// Brings the units that one batch needs into the cache and hands them out as they arrive.
 #ifndef SHOAL_EXPERT_NODE_EXPERT_FETCH_H_
 #define SHOAL_EXPERT_NODE_EXPERT_FETCH_H_
 
@@ -21,13 +21,14 @@
 
 namespace shoal {
 
-// One batch's fetch; used by one thread. A record that was read stays pinned until its Ready is
+// One batch's fetch; used by one thread. What was read stays pinned until its Ready is
 // gone, and is then the cache's to replace.
 class ExpertFetch {
  public:
   struct Ready {
-    size_t index = 0;  // into the `records` given to Start
+    size_t index = 0;  // into the `parts` given to Start
     ExpertCache::Pin pin;
+    std::span<const std::byte> units;  // that were asked for, in what is pinned
   };
   struct Counts {
     int64_t hits = 0;
@@ -46,7 +47,7 @@ class ExpertFetch {
 
   // Pins what is in the cache and begins to read the rest, in order. `stop` ends waits early.
   // Called once.
-  void Start(std::vector<RecordKey> records, std::stop_token stop);
+  void Start(std::vector<RecordPart> parts, std::stop_token stop);
 
   // What has arrived since the last call. Waits where nothing has; empty when everything has been
   // handed out. The caller works on what it gets and lets it go before it calls again: slots are
@@ -58,6 +59,7 @@ class ExpertFetch {
 
  private:
   void FetchOne(size_t index);
+  Ready MakeReady(size_t index, ExpertCache::Pin pin) const;
   void Fail(absl::Status status, const ReadCounts& reads);
   // The last of FetchOne, whichever way it went.
   void Finish(const ReadCounts& reads) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -67,7 +69,7 @@ class ExpertFetch {
   ExpertCache& cache_;
   const Stores stores_;
   IoThreads& io_;
-  std::vector<RecordKey> records_;
+  std::vector<RecordPart> parts_;
   std::stop_token stop_;
   std::stop_source give_up_;
 

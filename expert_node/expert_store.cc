@@ -12,15 +12,16 @@ ExpertStore::ExpertStore(const UnitLayout& layout, SliceSource source,
                          std::unique_ptr<RecordReader> reader)
     : layout_(layout), source_(std::move(source)), reader_(std::move(reader)) {}
 
-absl::Status ExpertStore::ReadRecord(ExpertKey key, std::span<std::byte> record,
-                                     ReadCounts& counts) {
+absl::Status ExpertStore::ReadUnits(ExpertKey key, UnitRange units, std::span<std::byte> buffer,
+                                    ReadCounts& counts) {
   constexpr int kAttempts = 2;
-  const uint64_t offset_bytes = source_.ReadOffset(key.expert);
+  const UnitsRead read = source_.ReadOf(key.expert, units);
+  const std::span<std::byte> bytes = buffer.first(read.size_bytes);
   absl::Status damage;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    SHOAL_RETURN_IF_ERROR(Annotate(reader_->Read(key.layer, offset_bytes, record, counts),
+    SHOAL_RETURN_IF_ERROR(Annotate(reader_->Read(key.layer, read.offset_bytes, bytes, counts),
                                    absl::StrCat("layer ", key.layer, " expert ", key.expert)));
-    damage = CheckRecord(key, record);
+    damage = CheckUnits(key, units, bytes.subspan(read.units_offset_bytes));
     if (damage.ok()) {
       return damage;
     }
@@ -28,14 +29,15 @@ absl::Status ExpertStore::ReadRecord(ExpertKey key, std::span<std::byte> record,
   return absl::Status(
       damage.code(),
       absl::StrCat(reader_->PathOf(key.layer), ": ", damage.message(),
-                   "; the record was read twice, so the file is damaged: restore it from a copy or "
+                   "; it was read twice, so the file is damaged: restore it from a copy or "
                    "convert again"));
 }
 
-absl::Status ExpertStore::CheckRecord(ExpertKey key, std::span<const std::byte> record) const {
-  for (int64_t unit = source_.slice.units.begin; unit < source_.slice.units.end; ++unit) {
-    SHOAL_RETURN_IF_ERROR(
-        CheckUnit(layout_, key, unit, source_.UnitsIn(record, layout_, {unit, unit + 1})));
+absl::Status ExpertStore::CheckUnits(ExpertKey key, UnitRange units,
+                                     std::span<const std::byte> bytes) const {
+  for (int64_t unit = units.begin; unit < units.end; ++unit) {
+    const auto place = static_cast<uint64_t>(unit - units.begin) * layout_.unit_bytes;
+    SHOAL_RETURN_IF_ERROR(CheckUnit(layout_, key, unit, bytes.subspan(place, layout_.unit_bytes)));
   }
   return absl::OkStatus();
 }

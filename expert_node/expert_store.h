@@ -1,4 +1,4 @@
-// Records of one slice from disk, checked.
+// Units of the experts of one slice from disk, checked.
 #ifndef SHOAL_EXPERT_NODE_EXPERT_STORE_H_
 #define SHOAL_EXPERT_NODE_EXPERT_STORE_H_
 
@@ -19,20 +19,21 @@ class ExpertStore {
   // `reader` reads the banks of `source`.
   ExpertStore(const UnitLayout& layout, SliceSource source, std::unique_ptr<RecordReader> reader);
 
-  // Reads one expert's record in one piece and checks header and checksum of every unit of the
-  // slice. A record that fails is read once more: a transfer can be damaged where the disk is not.
-  // `record` has source().read_bytes, aligned to kRecordAlignment; its content is unspecified after
-  // an error.
+  // Reads `units`, which lie inside the slice, of one of its experts in one piece, and checks header
+  // and checksum of each. Where one fails they are read once more: a transfer can be damaged where
+  // the disk is not. `buffer` has at least the bytes of source().ReadOf, aligned to
+  // kRecordAlignment; they begin there, and are unspecified after an error.
   // `counts` grows by every read.
   //   DATA_LOSS   failed twice, or the file ends; names file, layer, expert and (checksum) unit
   //   and the reader's errors, with layer and expert
-  absl::Status ReadRecord(ExpertKey key, std::span<std::byte> record, ReadCounts& counts);
+  absl::Status ReadUnits(ExpertKey key, UnitRange units, std::span<std::byte> buffer,
+                         ReadCounts& counts);
 
   const SliceSource& source() const { return source_; }
   ReaderMode Mode() const { return reader_->Mode(); }
 
  private:
-  absl::Status CheckRecord(ExpertKey key, std::span<const std::byte> record) const;
+  absl::Status CheckUnits(ExpertKey key, UnitRange units, std::span<const std::byte> bytes) const;
 
   const UnitLayout layout_;
   const SliceSource source_;

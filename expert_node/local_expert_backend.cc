@@ -45,12 +45,25 @@ RowsByExpert GroupByExpert(const ExpertBackend::Batch& batch, int64_t num_expert
   return grouped;
 }
 
-// One expert's share of a call: the record that it needs, and what is computed from it.
+// One expert's share of a call: what is read of one record and computed.
 struct Share {
-  RecordKey record;
-  UnitRange units;
+  RecordPart part;
   size_t group = 0;  // into RowsByExpert
 };
+
+// Adds a range to those of a record that are wanted, as one with a range that it touches: units
+// that lie side by side are one read.
+void AddRange(UnitRange range, std::vector<UnitRange>& ranges) {
+  const auto touches = [&range](const UnitRange& other) {
+    return other.begin <= range.end && range.begin <= other.end;
+  };
+  for (auto it = std::find_if(ranges.begin(), ranges.end(), touches); it != ranges.end();
+       it = std::find_if(ranges.begin(), ranges.end(), touches)) {
+    range = {std::min(range.begin, it->begin), std::max(range.end, it->end)};
+    ranges.erase(it);
+  }
+  ranges.push_back(range);
+}
 
 }  // namespace
 
@@ -94,13 +107,17 @@ std::vector<Share> LocalExpertBackend::Impl::ShareOut(int64_t layer, const RowsB
   std::vector<Share> shares;
   for (size_t group = 0; group < grouped.experts.size(); ++group) {
     const int64_t expert = grouped.experts[group];
-    for (const ExpertSlice& slice : slices) {
-      const ExpertSlice of_expert{slice.units, {expert, expert + 1}};
-      for (size_t i = 0; i < held.size(); ++i) {
-        const ExpertSlice common = Intersect(Intersect(slice, of_expert), held[i]);
+    for (size_t i = 0; i < held.size(); ++i) {
+      std::vector<UnitRange> ranges;
+      for (const ExpertSlice& slice : slices) {
+        const ExpertSlice of_expert{slice.units, {expert, expert + 1}};
+        const ExpertSlice common = Intersect(of_expert, Intersect(slice, held[i]));
         if (!common.empty()) {
-          shares.push_back({{layer, expert, i}, common.units, group});
+          AddRange(common.units, ranges);
         }
+      }
+      for (const UnitRange& units : ranges) {
+        shares.push_back({{{layer, expert, i}, units}, group});
       }
     }
   }
@@ -120,12 +137,10 @@ absl::Status LocalExpertBackend::Impl::Run(const Batch& batch, const std::vector
     const absl::Time before_compute = clock.Now();
     std::vector<ExpertWork> work;
     work.reserve(ready.size());
-    for (const ExpertFetch::Ready& record : ready) {
-      const Share& share = shares[record.index];
-      const SliceSource& source = stores[share.record.slice]->source();
-      work.push_back({share.record.expert, share.units,
-                      source.UnitsIn(record.pin.record(), model.layout, share.units),
-                      grouped.rows[share.group]});
+    for (const ExpertFetch::Ready& arrived : ready) {
+      const Share& share = shares[arrived.index];
+      work.push_back(
+          {share.part.record.expert, share.part.units, arrived.units, grouped.rows[share.group]});
     }
     SHOAL_RETURN_IF_ERROR(executor->Apply(batch.layer, work, batch.rows, out));
     done += ready.size();
@@ -165,7 +180,7 @@ absl::StatusOr<std::unique_ptr<LocalExpertBackend>> LocalExpertBackend::Open(
   uint64_t largest_record = 0;
   for (const SliceSource& source : slices) {
     impl->held.push_back(source.slice);
-    largest_record = std::max(largest_record, source.read_bytes);
+    largest_record = std::max(largest_record, source.largest_read_bytes());
   }
   SHOAL_RETURN_IF_ERROR(CheckSlices(impl->model.whole(), impl->held, "slices to hold"));
   const int64_t least = impl->model.num_experts_per_token * std::ssize(slices);
@@ -198,15 +213,15 @@ absl::Status LocalExpertBackend::Execute(const Batch& batch, std::span<const Exp
   SHOAL_RETURN_IF_ERROR(impl_->CheckHeld(slices));
   const RowsByExpert grouped = GroupByExpert(batch, impl_->model.num_experts);
   const std::vector<Share> shares = impl_->ShareOut(batch.layer, grouped, slices);
-  std::vector<RecordKey> records;
-  records.reserve(shares.size());
+  std::vector<RecordPart> parts;
+  parts.reserve(shares.size());
   for (const Share& share : shares) {
-    records.push_back(share.record);
+    parts.push_back(share.part);
   }
   ExpertLayerStats cost;
   cost.layer = batch.layer;
   ExpertFetch fetch(*impl_->cache, impl_->stores, impl_->io);
-  fetch.Start(std::move(records), std::move(stop));
+  fetch.Start(std::move(parts), std::move(stop));
   if (batch.meanwhile) {
     batch.meanwhile();
   }

@@ -98,7 +98,7 @@ void SpendBudget(const NodeExperts& experts, const NodePlanOptions& options, Nod
 NodeMemoryPlan PlanNodeMemory(const NodeExperts& experts, const NodePlanOptions& options) {
   NodeMemoryPlan plan;
   for (const SliceSource& source : experts.slices) {
-    plan.record_bytes = std::max(plan.record_bytes, source.read_bytes);
+    plan.record_bytes = std::max(plan.record_bytes, source.largest_read_bytes());
   }
   plan.max_rows = FloorRows(experts, options);
   AddFloor(experts, options, plan);

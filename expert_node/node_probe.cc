@@ -172,7 +172,7 @@ absl::StatusOr<uint64_t> MeasureReadRate(const HeldUnits& units, absl::Duration 
         const int64_t expert =
             source.slice.experts.begin +
             static_cast<int64_t>(Below(static_cast<size_t>(source.slice.experts.size()), random));
-        return store.ReadRecord({layer, expert}, buffer.first(source.read_bytes), counts);
+        return store.ReadUnits({layer, expert}, source.slice.units, buffer, counts);
       },
       units.largest_read_bytes(), duration, clock);
 }

@@ -48,11 +48,9 @@ class RecordReader {
   virtual ReaderMode Mode() const = 0;
 };
 
-struct SliceSource;
-
 // Puts something between a slice's reader and who reads; returns what is read from then on.
-using WrapReader = std::function<std::unique_ptr<RecordReader>(
-    const SliceSource& source, std::unique_ptr<RecordReader> reader)>;
+using WrapReader =
+    std::function<std::unique_ptr<RecordReader>(std::unique_ptr<RecordReader> reader)>;
 
 }  // namespace shoal
 

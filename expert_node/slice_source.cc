@@ -7,17 +7,23 @@
 
 namespace shoal {
 
+UnitsRead SliceSource::ReadOf(int64_t expert, UnitRange units) const {
+  const uint64_t record = static_cast<uint64_t>(expert - first_expert) * stride_bytes;
+  const uint64_t begin =
+      slice_offset_bytes + static_cast<uint64_t>(units.begin - slice.units.begin) * unit_bytes;
+  const uint64_t end = begin + static_cast<uint64_t>(units.size()) * unit_bytes;
+  const uint64_t aligned = begin / kRecordAlignment * kRecordAlignment;
+  return {record + aligned, AlignUp(end, kRecordAlignment) - aligned, begin - aligned};
+}
+
 SliceSource SliceOfContainer(const Container& container, const ExpertSlice& slice) {
   const Manifest& manifest = container.manifest();
   const UnitLayout& layout = manifest.unit_layout;
-  const uint64_t begin = static_cast<uint64_t>(slice.units.begin) * layout.unit_bytes;
-  const uint64_t end = static_cast<uint64_t>(slice.units.end) * layout.unit_bytes;
   SliceSource source;
   source.slice = slice;
+  source.unit_bytes = layout.unit_bytes;
   source.stride_bytes = layout.record_bytes;
-  source.read_offset_bytes = begin / kRecordAlignment * kRecordAlignment;
-  source.read_bytes = AlignUp(end, kRecordAlignment) - source.read_offset_bytes;
-  source.units_offset_bytes = begin - source.read_offset_bytes;
+  source.slice_offset_bytes = static_cast<uint64_t>(slice.units.begin) * layout.unit_bytes;
   for (const BankEntry& bank : manifest.banks) {
     const std::string file = BankFile(bank.layer);
     source.banks.push_back(
@@ -29,9 +35,9 @@ SliceSource SliceOfContainer(const Container& container, const ExpertSlice& slic
 SliceSource SliceOfPartition(const Partition& partition, size_t slice_index) {
   SliceSource source;
   source.slice = partition.slices()[slice_index];
+  source.unit_bytes = partition.manifest().unit_layout.unit_bytes;
   source.first_expert = source.slice.experts.begin;
   source.stride_bytes = partition.RecordBytes(slice_index);
-  source.read_bytes = source.stride_bytes;
   for (const BankEntry& bank : partition.manifest().banks) {
     source.banks.push_back({bank.layer, partition.BankPath(slice_index, bank.layer),
                             partition.BankBytes(slice_index)});
@@ -43,7 +49,7 @@ absl::StatusOr<std::unique_ptr<RecordReader>> OpenReader(const SliceSource& sour
                                                          const WrapReader& wrap_reader) {
   SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader,
                          PreadRecordReader::Open(source.banks));
-  return wrap_reader ? wrap_reader(source, std::move(reader)) : std::move(reader);
+  return wrap_reader ? wrap_reader(std::move(reader)) : std::move(reader);
 }
 
 }  // namespace shoal

@@ -6,40 +6,38 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/container/container.h"
 #include "common/container/expert_slice.h"
 #include "common/container/partition.h"
+#include "common/container/unit_layout.h"
 #include "expert_node/pread_record_reader.h"
 #include "expert_node/record_reader.h"
 
 namespace shoal {
 
-// A record here is what one read brings for one expert: the slice's units, and before and after
-// them what alignment adds.
+// What one read brings: units of one expert, and before and after them what alignment adds.
+struct UnitsRead {
+  uint64_t offset_bytes = 0;        // in the bank
+  uint64_t size_bytes = 0;          // both are multiples of kRecordAlignment
+  uint64_t units_offset_bytes = 0;  // of the first unit in what was read
+};
+
 struct SliceSource {
   ExpertSlice slice;
   std::vector<BankLocation> banks;  // of every MoE layer
-  int64_t first_expert = 0;         // whose record is a bank's first
-  uint64_t stride_bytes = 0;        // from one expert's record in a bank to the next one's
-  uint64_t read_offset_bytes = 0;   // of the read in an expert's record; these three are multiples
-  uint64_t read_bytes = 0;          // of kRecordAlignment
-  uint64_t units_offset_bytes = 0;  // of the slice's first unit in what was read
+  uint64_t unit_bytes = 0;
+  int64_t first_expert = 0;   // whose record is a bank's first
+  uint64_t stride_bytes = 0;  // from one expert's record to the next one's; aligned like reads
+  uint64_t slice_offset_bytes = 0;  // of the slice's first unit in an expert's record
 
-  // Offset in the bank of what is read for an expert of the slice.
-  uint64_t ReadOffset(int64_t expert) const {
-    return static_cast<uint64_t>(expert - first_expert) * stride_bytes + read_offset_bytes;
-  }
-  // The bytes of `units`, which lie inside the slice, in what was read.
-  std::span<const std::byte> UnitsIn(std::span<const std::byte> record, const UnitLayout& layout,
-                                     UnitRange units) const {
-    return record.subspan(
-        units_offset_bytes +
-            static_cast<uint64_t>(units.begin - slice.units.begin) * layout.unit_bytes,
-        static_cast<uint64_t>(units.size()) * layout.unit_bytes);
+  // The one read that brings `units`, which lie inside the slice, of one of its experts.
+  UnitsRead ReadOf(int64_t expert, UnitRange units) const;
+  // Of all its units; no read is larger.
+  uint64_t largest_read_bytes() const {
+    return ReadOf(slice.experts.begin, slice.units).size_bytes;
   }
 };
 

@@ -100,6 +100,14 @@ std::string FormatCluster(const ClusterLook& look) {
       "model %s, experts %s, epoch %d, up %s%s\n", look.now.identity.substr(0, 12), look.now.codec,
       look.now.epoch, absl::FormatDuration(absl::Trunc(look.now.uptime, absl::Seconds(1))),
       look.now.stands_in ? ", stands in for nodes" : "");
+  if (!look.now.own_slices.empty()) {
+    absl::StrAppend(&text, "the coordinator itself computes ",
+                    absl::StrJoin(look.now.own_slices, ", ",
+                                  [](std::string* out, const ExpertSlice& slice) {
+                                    out->append(FormatSlice(slice));
+                                  }),
+                    "\n");
+  }
   size_t width = 4;
   for (const PoolNodeStatus& node : look.now.nodes) {
     width = std::max(width, node.name.size());
@@ -132,6 +140,7 @@ Json ClusterJson(const ClusterLook& look) {
   json["codec"] = look.now.codec;
   json["epoch"] = look.now.epoch;
   json["stands_in"] = look.now.stands_in;
+  json["own_slices"] = Json(SlicesToJson(look.now.own_slices));
   json["uptime_ms"] = absl::ToInt64Milliseconds(look.now.uptime);
   json["interval_ms"] = absl::ToDoubleMilliseconds(look.interval);
   json["nodes"] = Json::array();

@@ -61,8 +61,9 @@ class BenchLinkCommand final : public Command {
     options.round_trips = round_trips_;
     options.batches = batches_;
     std::vector<LinkMeasurement> links;
-    links.reserve(pool->plan.nodes.size());
-    for (const PoolNode& node : pool->plan.nodes) {
+    const std::vector<PoolNode> nodes = pool->plan.remote();
+    links.reserve(nodes.size());
+    for (const PoolNode& node : nodes) {
       SHOAL_ASSIGN_OR_RETURN(LinkMeasurement link,
                              MeasureLink(container->manifest(), node.address, options,
                                          Clock::Real(), interrupt->token()));

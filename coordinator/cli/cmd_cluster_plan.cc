@@ -105,15 +105,8 @@ class ClusterPlanCommand final : public Command {
                                                      ", and the one in force has ", in_force.epoch,
                                                      ": a later plan has a larger one"));
     }
-    std::vector<std::string> addresses;
-    for (const PoolNode& node : plan.nodes) {
-      addresses.push_back(node.address);
-    }
-    SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, absl::StrCat("--change-to: ", *next_),
+    SHOAL_RETURN_IF_ERROR(CheckPlanAddresses(plan, absl::StrCat("--change-to: ", *next_),
                                              cluster_.insecure, console));
-    for (size_t i = 0; i < addresses.size(); ++i) {
-      plan.nodes[i].address = addresses[i];
-    }
     const std::string at = cluster_.at.value_or(kDefaultClusterAddress);
     SHOAL_ASSIGN_OR_RETURN(const LentModel model, AskModel(at, stop));
     SHOAL_RETURN_IF_ERROR(CheckPlan(plan, model.manifest));

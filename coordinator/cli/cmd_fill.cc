@@ -116,23 +116,17 @@ class FillCommand final : public Command {
     return absl::OkStatus();
   }
 
-  // Rewrites addresses as the rest of the program has them.
   absl::Status CheckPlannedNodes(PoolPlan& plan, Console& console) const {
-    std::vector<std::string> addresses;
     bool found = !only_node_.has_value();
-    for (const PoolNode& node : plan.nodes) {
+    for (const PoolNode& node : plan.remote()) {
       if (node.address.empty()) {
         return UsageError(
             absl::StrCat("--plan: node ", node.name, " has no address in ", *plan_file_));
       }
-      addresses.push_back(node.address);
       found = found || node.name == *only_node_;
     }
     SHOAL_RETURN_IF_ERROR(
-        CheckNodeAddresses(addresses, absl::StrCat("--plan: ", *plan_file_), insecure_, console));
-    for (size_t i = 0; i < addresses.size(); ++i) {
-      plan.nodes[i].address = addresses[i];
-    }
+        CheckPlanAddresses(plan, absl::StrCat("--plan: ", *plan_file_), insecure_, console));
     return found ? absl::OkStatus()
                  : UsageError(absl::StrCat("--node: the plan has no node named ", *only_node_));
   }

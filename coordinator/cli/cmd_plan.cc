@@ -21,6 +21,7 @@ class PlanCommand final : public Command {
     return "  shoal plan ~/models/kimi-linear\n"
            "  shoal plan ~/models/kimi-linear --ctx 32768 --budget 24GiB\n"
            "  shoal plan ~/models/kimi-linear --nodes 127.0.0.1:7101,127.0.0.1:7102 --copies 2\n"
+           "  shoal plan ~/models/kimi-linear --nodes 127.0.0.1:7101 --own --out pool.json\n"
            "  shoal plan ~/models/kimi-linear --nodes spec.json --explain --out pool.json\n"
            "  shoal plan ~/models/kimi-linear --nodes a:7071,b:7071,c:7071 --keep pool.json\n"
            "Nothing is loaded or copied. Exit code 3 where the model does not fit: the budget\n"
@@ -44,7 +45,7 @@ class PlanCommand final : public Command {
                            Container::Open(flags_.directory));
     const Manifest& manifest = container->manifest();
     if (pool_.nodes) {
-      SHOAL_RETURN_IF_ERROR(pool_.Run(manifest, console));
+      SHOAL_RETURN_IF_ERROR(pool_.Run(*container, console));
       return ExitCode::kOk;
     }
     SHOAL_ASSIGN_OR_RETURN(const MemoryPlan plan,

@@ -34,7 +34,11 @@ std::vector<std::string> NamesOf(const PoolProposal& proposal, const std::vector
   return names;
 }
 
-std::string AfterDeath(const PoolProposal& proposal, const PlacedNode& node) {
+std::string AfterDeath(const PoolProposal& proposal, size_t i) {
+  const PlacedNode& node = proposal.nodes[i];
+  if (proposal.plan.nodes[i].is_coordinator()) {
+    return "the pool ends";
+  }
   if (!node.stand_ins) {
     return "waits";
   }
@@ -152,7 +156,7 @@ std::string Table(const PlacementReport& report) {
                           proposal.plan.nodes[i].name, ranges_width,
                           RangesText(RangesOf(report, proposal, i)), node.share * 100,
                           FormatByteSize(node.stored_bytes), Milliseconds(node.times.total()),
-                          LimitName(node.times), AfterDeath(proposal, node));
+                          LimitName(node.times), AfterDeath(proposal, i));
   }
   return text;
 }
@@ -183,7 +187,7 @@ std::vector<std::string> Warnings(const PlacementReport& report) {
     }
   }
   const bool no_link = std::any_of(report.nodes.begin(), report.nodes.end(), [](const auto& node) {
-    return node.link_bytes_per_second == 0;
+    return node.link_bytes_per_second == 0 && node.address != kOwnAddress;
   });
   if (no_link) {
     warnings.push_back("the rate of links is not known and not counted, only round trips");

@@ -11,6 +11,7 @@
 #include "coordinator/cli/exit_code.h"
 #include "coordinator/cli/pool_flags.h"
 #include "coordinator/pool/node_survey.h"
+#include "coordinator/pool/own_rates.h"
 #include "coordinator/pool/pool_spec.h"
 
 namespace shoal {
@@ -36,6 +37,9 @@ void PlanPoolFlags::Add(FlagSet& flags) {
   flags.Text("--nodes", "ADDRESS,...|FILE", &nodes,
              "Plan a pool of these nodes: addresses of shoal-node, which are\nasked for their "
              "rates, or a file with the rates (docs/format.md)");
+  flags.Switch("--own", &own,
+               "Let the coordinator compute too, out of DIR: measures the disk and\nthe kernels of "
+               "this machine");
   flags.Integer(
       "--copies", &copies, {1, 2},
       "Nodes that store each unit (default 1, or as many as --keep has);\nwith 2 any one may die");
@@ -58,11 +62,11 @@ void PlanPoolFlags::Add(FlagSet& flags) {
 
 absl::Status PlanPoolFlags::Check() const {
   const bool any = copies || placement || out || keep || replace || hit_rate != 0 ||
-                   trunk_ms != 0 || explain || insecure;
+                   trunk_ms != 0 || explain || insecure || own;
   if (!nodes && any) {
     return UsageError(
-        "--copies, --placement, --explain, --out, --keep, --replace, --hit-rate, --trunk-ms and "
-        "--insecure are about the nodes that --nodes names");
+        "--own, --copies, --placement, --explain, --out, --keep, --replace, --hit-rate, --trunk-ms "
+        "and --insecure are about the nodes that --nodes names");
   }
   if (replace && !keep) {
     return UsageError("--replace is about the nodes of the plan that --keep names");
@@ -77,14 +81,21 @@ absl::Status PlanPoolFlags::Check() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<NodeRates>> PlanPoolFlags::Rates(const Manifest& manifest,
+absl::StatusOr<std::vector<NodeRates>> PlanPoolFlags::Rates(const Container& container,
                                                             Console& console) const {
+  std::vector<NodeRates> rates;
   if (std::filesystem::exists(*nodes)) {
-    return ReadPoolSpec(*nodes);
+    SHOAL_ASSIGN_OR_RETURN(rates, ReadPoolSpec(*nodes));
+  } else {
+    std::vector<std::string> addresses = absl::StrSplit(*nodes, ',');
+    SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, "--nodes", insecure, console));
+    SHOAL_ASSIGN_OR_RETURN(rates, SurveyNodes(container.manifest(), addresses, Clock::Real()));
   }
-  std::vector<std::string> addresses = absl::StrSplit(*nodes, ',');
-  SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, "--nodes", insecure, console));
-  return SurveyNodes(manifest, addresses, Clock::Real());
+  if (own) {
+    SHOAL_ASSIGN_OR_RETURN(NodeRates here, MeasureOwnRates(container, Clock::Real()));
+    rates.push_back(std::move(here));
+  }
+  return rates;
 }
 
 std::optional<Placement> PlanPoolFlags::WantedPlacement() const {
@@ -117,8 +128,9 @@ absl::StatusOr<Replan> PlanPoolFlags::ProposeKeeping(const Manifest& manifest,
   return replan;
 }
 
-absl::Status PlanPoolFlags::Run(const Manifest& manifest, Console& console) const {
-  SHOAL_ASSIGN_OR_RETURN(const std::vector<NodeRates> rates, Rates(manifest, console));
+absl::Status PlanPoolFlags::Run(const Container& container, Console& console) const {
+  const Manifest& manifest = container.manifest();
+  SHOAL_ASSIGN_OR_RETURN(const std::vector<NodeRates> rates, Rates(container, console));
   PlacementOptions options;
   options.copies = copies.value_or(1);
   options.forecast = {hit_rate, absl::Milliseconds(trunk_ms)};

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/container/container.h"
 #include "common/container/manifest.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/cli/placement_report.h"
@@ -28,15 +29,16 @@ struct PlanPoolFlags {
   double trunk_ms = 0;
   bool explain = false;
   bool insecure = false;
+  bool own = false;  // the coordinator computes too
 
   void Add(FlagSet& flags);
   // A usage error where a flag is given that --nodes alone has a use for, or has no sense.
   absl::Status Check() const;
   // Reads or asks for the rates, prints what is proposed, and writes the plan where --out is given.
-  absl::Status Run(const Manifest& manifest, Console& console) const;
+  absl::Status Run(const Container& container, Console& console) const;
 
  private:
-  absl::StatusOr<std::vector<NodeRates>> Rates(const Manifest& manifest, Console& console) const;
+  absl::StatusOr<std::vector<NodeRates>> Rates(const Container& container, Console& console) const;
   std::optional<Placement> WantedPlacement() const;
   absl::StatusOr<PoolProposals> Propose(const Manifest& manifest,
                                         const std::vector<NodeRates>& nodes,

@@ -36,6 +36,22 @@ absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::strin
   return absl::OkStatus();
 }
 
+absl::Status CheckPlanAddresses(PoolPlan& plan, absl::string_view what, bool insecure,
+                                Console& console) {
+  std::vector<std::string> addresses;
+  for (const PoolNode& node : plan.remote()) {
+    addresses.push_back(node.address);
+  }
+  SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, what, insecure, console));
+  auto address = addresses.begin();
+  for (PoolNode& node : plan.nodes) {
+    if (!node.is_coordinator()) {
+      node.address = *address++;
+    }
+  }
+  return absl::OkStatus();
+}
+
 void PoolFlags::Add(FlagSet& flags) {
   flags.Heading("Pool");
   AddNodes(flags,
@@ -75,15 +91,8 @@ absl::StatusOr<std::optional<PoolOptions>> PoolFlags::Options(Console& console) 
       options.plan.nodes.push_back({"", std::string(text)});
     }
   }
-  std::vector<std::string> addresses;
-  for (const PoolNode& node : options.plan.nodes) {
-    addresses.push_back(node.address);
-  }
   const std::string what = is_file ? absl::StrCat("--nodes: ", *nodes) : "--nodes";
-  SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, what, insecure, console));
-  for (size_t i = 0; i < addresses.size(); ++i) {
-    options.plan.nodes[i].address = addresses[i];
-  }
+  SHOAL_RETURN_IF_ERROR(CheckPlanAddresses(options.plan, what, insecure, console));
   return options;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/pool/pool_backend.h"
+#include "coordinator/pool/pool_plan.h"
 
 namespace shoal {
 
@@ -20,6 +21,10 @@ namespace shoal {
 // `insecure`; with it, notes on `console` that connections are not protected.
 absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::string_view what,
                                 bool insecure, Console& console);
+
+// The same for the nodes of a plan that are not the coordinator itself.
+absl::Status CheckPlanAddresses(PoolPlan& plan, absl::string_view what, bool insecure,
+                                Console& console);
 
 struct PoolFlags {
   std::optional<std::string> nodes;

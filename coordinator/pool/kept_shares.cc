@@ -104,6 +104,11 @@ std::vector<size_t> HoldersOf(const Line& line, int64_t i) {
   return holders;
 }
 
+bool IsStoredOnce(const Line& line, int64_t i) {
+  const std::vector<size_t> holders = HoldersOf(line, i);
+  return holders.size() == 1 && !line.node(holders.front()).is_last;
+}
+
 // Items that nobody computes and the same nodes store: as many to each as it would be done with
 // first, in one range each.
 void Adopt(ItemRange items, std::vector<size_t> holders, Line& line) {
@@ -337,7 +342,7 @@ void CopyToNew(Line& line) {
       }
     }
     for (int64_t i = run.items.begin; best && i < run.items.end; ++i) {
-      if (HoldersOf(line, i).size() == 1) {
+      if (IsStoredOnce(line, i)) {
         line.Store(i, *best);
         ++stored[*best];
       }
@@ -369,7 +374,7 @@ KeptShares ShareKeeping(int64_t total, std::span<const SharingNode> nodes, int64
          line.Where([&](int64_t i) { return line.stores(n, i) && line.owner(i) != n; })});
   }
   shares.lost = line.Where([&](int64_t i) { return line.owner(i) == kNobody; });
-  shares.stored_once = line.Where([&](int64_t i) { return HoldersOf(line, i).size() == 1; });
+  shares.stored_once = line.Where([&](int64_t i) { return IsStoredOnce(line, i); });
   return shares;
 }
 

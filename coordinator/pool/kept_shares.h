@@ -13,8 +13,9 @@ namespace shoal {
 
 // A machine before the change. Ranges are inside [0, total), disjoint within a list.
 struct SharingNode {
-  double rate = 0;      // positive; a share is in proportion to it
-  bool is_new = false;  // stores nothing and can fetch anything; the others fetch nothing
+  double rate = 0;       // positive; a share is in proportion to it
+  bool is_new = false;   // stores nothing and can fetch anything; the others fetch nothing
+  bool is_last = false;  // nobody outlives it, so that what it stores needs no second copy
   std::vector<ItemRange> computes;
   std::vector<ItemRange> stores;  // `computes` and what else is there
 };
@@ -28,7 +29,7 @@ struct KeptShare {
 struct KeptShares {
   std::vector<KeptShare> nodes;        // as they were given
   std::vector<ItemRange> lost;         // computed by nobody: nobody stores them and nobody is new
-  std::vector<ItemRange> stored_once;  // by one node alone
+  std::vector<ItemRange> stored_once;  // by one node alone, and not the last
 };
 
 // Shares `total` items anew. The `computes` of different nodes are disjoint; items in nobody's are

@@ -148,7 +148,7 @@ std::optional<size_t> LayerCall::ChooseHolder(size_t cell, const Part& above) co
   std::optional<size_t> best;
   int best_rank = kCannot;
   for (const size_t holder : pool_.cells[cell].holders) {
-    const int rank = tried.contains(holder) ? kCannot : RankOf(holder);
+    const int rank = tried.contains(holder) ? kCannot : RankOf(holder, pool_.cells[cell]);
     if (rank < best_rank) {
       best = holder;
       best_rank = rank;
@@ -157,10 +157,11 @@ std::optional<size_t> LayerCall::ChooseHolder(size_t cell, const Part& above) co
   return best;
 }
 
-// A live node, else this process, else a node under suspicion, else one that is drained.
-int LayerCall::RankOf(size_t holder) const {
+// A live node, or this process where the cell is its own by the plan; else this process; else a node
+// under suspicion, else one that is drained.
+int LayerCall::RankOf(size_t holder, const Cell& cell) const {
   if (holder == pool_.nodes.size()) {
-    return 1;
+    return cell.holders.front() == holder ? 0 : 1;
   }
   const RemoteNode& node = *pool_.nodes[holder];
   if (node.max_rows() < batch_.num_rows) {

@@ -69,7 +69,7 @@ class LayerCall {
 
   std::vector<size_t> WantedCells() const;
   std::optional<size_t> ChooseHolder(size_t cell, const Part& above) const;
-  int RankOf(size_t holder) const;
+  int RankOf(size_t holder, const Cell& cell) const;
   // Makes parts below `above` for these cells, one a holder, and sets them to work.
   absl::Status Distribute(const std::vector<size_t>& cells, Part& above);
   bool Send(Part& part);

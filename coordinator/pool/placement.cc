@@ -101,8 +101,10 @@ PoolPlan MakePlan(const Manifest& manifest, const Ring& ring, bool with_copies) 
   plan.identity = manifest.identity;
   for (size_t i = 0; i < ring.order.size(); ++i) {
     PoolNode node{ring.nodes[i].name, ring.nodes[i].address, ring.ranges[i], {}};
-    if (with_copies) {
-      node.copies = ring.ranges[(i + 1) % ring.order.size()];
+    const size_t next = (i + 1) % ring.order.size();
+    // The coordinator holds everything, and nobody outlives it.
+    if (with_copies && !node.is_coordinator() && ring.nodes[next].address != kOwnAddress) {
+      node.copies = ring.ranges[next];
     }
     plan.nodes.push_back(std::move(node));
   }
@@ -179,7 +181,9 @@ absl::StatusOr<PoolProposal> ProposePool(const Manifest& manifest, std::span<con
   for (size_t i = 0; i < ring.order.size(); ++i) {
     PlacedNode& placed = proposal.nodes.emplace_back();
     placed.node = ring.order[i];
-    placed.stored_bytes = PartitionBytes(manifest, proposal.plan.nodes[i].stored());
+    if (!proposal.plan.nodes[i].is_coordinator()) {
+      placed.stored_bytes = PartitionBytes(manifest, proposal.plan.nodes[i].stored());
+    }
     SHOAL_RETURN_IF_ERROR(CheckDisk(ring.nodes[i], proposal.plan.nodes[i], placed.stored_bytes));
   }
   PredictPool(manifest, nodes, options.forecast, proposal);

@@ -37,7 +37,8 @@ absl::Status CheckDisk(const NodeRates& rates, const PoolNode& node, uint64_t st
 uint64_t PartitionBytes(const Manifest& manifest, std::span<const ExpertSlice> slices);
 
 // Contiguous ranges in proportion to how fast each node reads and computes. With two copies each
-// node also stores the range that follows its own, the last one the first. Their order is the one
+// node also stores the range that follows its own, the last one the first; but not the coordinator's
+// (address kOwnAddress), and the coordinator, which has the container, nothing. Their order is the one
 // that is predicted fastest after the worst single death; looked for among all orders of up to 7
 // nodes, and else by rising shares. The plan has epoch 1 and its nodes are by range.
 //   INVALID_ARGUMENT     no nodes or more than kMaxPlannedNodes, a rate that is not positive, a

@@ -195,9 +195,9 @@ absl::Status PoolBackend::Impl::BeginChange(const PoolPlan& plan) {
     return absl::FailedPreconditionError(
         "a pool goes over to a plan made by `shoal plan --out`, not to a list of addresses");
   }
-  if (plan.nodes.size() > max_nodes) {
+  if (const size_t num_nodes = plan.remote().size(); num_nodes > max_nodes) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the plan has ", plan.nodes.size(), " nodes, and the memory of this process ",
+        absl::StrCat("the plan has ", num_nodes, " nodes, and the memory of this process ",
                      "was planned for ", max_nodes, ": start it again with the new plan"));
   }
   MutexLock lock(&mutex);

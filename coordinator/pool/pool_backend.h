@@ -71,12 +71,14 @@ struct PoolNodeStatus {
 class PoolBackend final : public ExpertBackend {
  public:
   // Connects to every node, compares terms and holdings, and cuts the experts into cells.
-  // `local`, which may be null, holds all experts and computes what no live node can. `manifest`
+  // `local`, which may be null, holds all experts and computes what the plan gives the coordinator
+  // and what no live node can. `manifest`
   // (of the whole container) and `clock` outlive the backend.
   //   INVALID_ARGUMENT     an address is missing or given twice, two nodes have one name, or what
   //                        they hold crosses so that there are too many cells
   //   FAILED_PRECONDITION  a node has other terms (names the field and both values), is empty, or
-  //                        lacks what the plan says it holds
+  //                        lacks what the plan says it holds; or the plan has the coordinator
+  //                        compute, and there is no `local`
   //   UNAVAILABLE          nodes did not answer and units are left that nobody holds; names both
   //   and CheckPlan's errors
   static absl::StatusOr<std::unique_ptr<PoolBackend>> Open(const Manifest& manifest,

@@ -144,8 +144,7 @@ class Filling {
 absl::StatusOr<std::vector<FillingNode>> LookAtNodes(const Manifest& manifest, const PoolPlan& plan,
                                                      const std::optional<std::string>& only_node) {
   std::vector<FillingNode> nodes;
-  nodes.reserve(plan.nodes.size());
-  for (const PoolNode& planned : plan.nodes) {
+  for (const PoolNode& planned : plan.remote()) {
     if (planned.address.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("node ", planned.name, " has no address in the plan"));

@@ -31,7 +31,7 @@ struct FillingNode {
   absl::Duration time;               // that its filling took
 };
 
-// Asks every node of `plan`, which is one for `manifest`, what it holds; only `only_node`, if there
+// Asks every node of `plan`, which is one for `manifest`, what it holds, but not the coordinator; only `only_node`, if there
 // is one, is asked for. A node that is not asked for may be silent.
 //   NOT_FOUND            the plan has no node of that name
 //   FAILED_PRECONDITION  a node has another name or holds something else than the plan gives it

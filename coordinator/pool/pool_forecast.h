@@ -17,7 +17,7 @@ namespace shoal {
 // A machine as it was measured, or as the user says it is. Rates in bytes a second.
 struct NodeRates {
   std::string name;
-  std::string address;                  // may be empty
+  std::string address;                  // may be empty; kOwnAddress: the coordinator itself
   double read_bytes_per_second = 0;     // random direct reads of records
   double compute_bytes_per_second = 0;  // records that its kernels apply to one row
   bool compute_assumed = false;         // not measured: the node is empty

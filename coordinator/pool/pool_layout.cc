@@ -30,12 +30,18 @@ uint64_t MaxMessageBytes(const ExpertSizes& sizes) {
   return rows * (hidden * sizeof(int64_t) + chosen * 2 * sizeof(int64_t)) + kMessageOverhead;
 }
 
-absl::Status CheckNodes(const PoolPlan& plan, const Manifest& manifest) {
+absl::Status CheckNodes(const PoolPlan& plan, const Manifest& manifest, bool has_local) {
   if (!plan.identity.empty()) {
     SHOAL_RETURN_IF_ERROR(CheckPlan(plan, manifest));
   }
+  if (const PoolNode* own = plan.coordinator(); own != nullptr && !has_local) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", own->name,
+                     " of the plan is the coordinator itself, which may not read experts "
+                     "here: go without --pool-alone, or give what it computes to a node"));
+  }
   std::set<std::string> addresses;
-  for (const PoolNode& node : plan.nodes) {
+  for (const PoolNode& node : plan.remote()) {
     if (node.address.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("node ", node.name, " of the pool has no address; write it into the plan"));
@@ -58,7 +64,7 @@ absl::StatusOr<std::unique_ptr<PoolLayout>> PoolLayout::Connect(const Manifest& 
                                                                 PoolPlan plan,
                                                                 const Options& options,
                                                                 const Clock& clock) {
-  SHOAL_RETURN_IF_ERROR(CheckNodes(plan, manifest));
+  SHOAL_RETURN_IF_ERROR(CheckNodes(plan, manifest, options.has_local));
   std::unique_ptr<PoolLayout> layout(new PoolLayout(manifest, std::move(plan), clock));
   layout->Dial(manifest);
   SHOAL_RETURN_IF_ERROR(layout->AwaitAnswers(options));
@@ -75,7 +81,7 @@ void PoolLayout::Dial(const Manifest& manifest) {
   v1::Hello hello;
   *hello.mutable_terms() = MakeTerms(manifest);
   hello.set_epoch(plan_.epoch);
-  for (const PoolNode& planned : plan_.nodes) {
+  for (const PoolNode& planned : plan_.remote()) {
     nodes_.push_back(std::make_unique<RemoteNode>(
         planned, NodeLink::Options{planned.address, MaxMessageBytes(sizes_)}, hello, sizes_.whole(),
         [this] {
@@ -135,6 +141,10 @@ absl::Status PoolLayout::CutCells(bool has_local) {
     }
     holdings.push_back(std::move(held));
   }
+  const PoolNode* own = plan_.coordinator();
+  if (own != nullptr) {
+    holdings.push_back({{whole}, own->slices});
+  }
   cells_ = MakeCells(whole, holdings);
   // A request names each of its cells, and nodes take no more slices at once.
   if (cells_.size() > static_cast<size_t>(RequestRules::kMaxSlices)) {
@@ -142,7 +152,7 @@ absl::Status PoolLayout::CutCells(bool has_local) {
         "the slices of the nodes cross each other so that the experts fall into ", cells_.size(),
         " parts; at most ", RequestRules::kMaxSlices, " are accepted: shard by a simpler plan"));
   }
-  if (has_local) {
+  if (has_local && own == nullptr) {
     for (Cell& cell : cells_) {
       cell.holders.push_back(nodes_.size());
     }

@@ -31,7 +31,9 @@ class PoolLayout {
  public:
   struct Options {
     absl::Duration connect_wait;  // for all nodes together
-    bool has_local = false;       // this process holds everything: the last holder of every cell
+    // This process holds everything: it is a holder of every cell, and the last but where the plan
+    // says that it computes it.
+    bool has_local = false;
     bool all_must_answer = false;
     std::stop_token stop;  // ends the wait
   };

@@ -1,6 +1,7 @@
 #include "coordinator/pool/pool_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <utility>
@@ -24,7 +25,7 @@ constexpr size_t kMaxPlanSlices = 2048;
 
 bool IsAddress(absl::string_view text) {
   const absl::StatusOr<NetAddress> address = ParseNetAddress(text);
-  return address.ok() && address->port != 0;
+  return text == kOwnAddress || (address.ok() && address->port != 0);
 }
 
 absl::Status CheckNodes(const PoolPlan& plan, absl::string_view what) {
@@ -51,6 +52,10 @@ absl::Status CheckNodes(const PoolPlan& plan, absl::string_view what) {
     if (node.slices.empty() && node.copies.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, ": it has neither slices nor copies; leave it out of the plan"));
+    }
+    if (node.is_coordinator() && !node.copies.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, ": it is the coordinator, which holds everything; leave its copies out"));
     }
     num_slices += node.slices.size() + node.copies.size();
   }
@@ -108,6 +113,19 @@ std::vector<ExpertSlice> PoolNode::stored() const {
   std::vector<ExpertSlice> all = slices;
   all.insert(all.end(), copies.begin(), copies.end());
   return all;
+}
+
+const PoolNode* PoolPlan::coordinator() const {
+  const auto it = std::find_if(nodes.begin(), nodes.end(),
+                               [](const PoolNode& node) { return node.is_coordinator(); });
+  return it == nodes.end() ? nullptr : &*it;
+}
+
+std::vector<PoolNode> PoolPlan::remote() const {
+  std::vector<PoolNode> others;
+  std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(others),
+               [](const PoolNode& node) { return !node.is_coordinator(); });
+  return others;
 }
 
 std::string SerializePlan(const PoolPlan& plan) {

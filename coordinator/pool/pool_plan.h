@@ -17,27 +17,37 @@ namespace shoal {
 
 inline constexpr int kPoolPlanVersion = 1;
 
+// In place of a node's address: the coordinator itself, which computes these slices out of the
+// container that it holds, while it waits for the others.
+inline constexpr absl::string_view kOwnAddress = "coordinator";
+
 struct PoolNode {
   std::string name;     // as CheckNodeName wants it
-  std::string address;  // host:port, or [IPv6]:port; empty where the node is nowhere yet
+  std::string address;  // host:port, [IPv6]:port, kOwnAddress; empty where the node is nowhere yet
   std::vector<ExpertSlice> slices = {};  // what it computes while every node lives
   std::vector<ExpertSlice> copies =
       {};  // what it stores beside, to compute when another node is lost
 
   // Slices, then copies.
   std::vector<ExpertSlice> stored() const;
+  bool is_coordinator() const { return address == kOwnAddress; }
 };
 
 struct PoolPlan {
   std::string identity;  // of the container
   uint64_t epoch = 1;    // from 1; a later plan of the same pool has a larger one
   std::vector<PoolNode> nodes;
+
+  // What the coordinator computes itself while every node is well; null where it computes nothing.
+  const PoolNode* coordinator() const;
+  // The nodes that are other processes, in order.
+  std::vector<PoolNode> remote() const;
 };
 
 std::string SerializePlan(const PoolPlan& plan);
 
 // Parses and checks what can be checked without the model: names and addresses, each given once,
-// digests and ranges. `name` is the file's path, for messages.
+// digests and ranges, and that the coordinator has no copies: it has everything. `name` is the file's path, for messages.
 //   UNIMPLEMENTED      a version this build does not have, named
 //   INVALID_ARGUMENT   malformed; names the field
 absl::StatusOr<PoolPlan> ParsePlan(absl::string_view text, absl::string_view name);

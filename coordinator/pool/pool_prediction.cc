@@ -1,6 +1,7 @@
 #include "coordinator/pool/pool_prediction.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "coordinator/pool/cells.h"
@@ -18,15 +19,11 @@ class Predictor {
         forecast_(manifest, options),
         all_(nodes),
         proposal_(proposal) {
-    std::vector<Holdings> holdings;
-    holdings.reserve(proposal.nodes.size());
     for (size_t i = 0; i < proposal.nodes.size(); ++i) {
-      const PoolNode& planned = proposal.plan.nodes[i];
       placed_.push_back(nodes[proposal.nodes[i].node]);
-      work_.push_back(planned.slices);
-      holdings.push_back({planned.stored(), planned.slices});
+      work_.push_back(proposal.plan.nodes[i].slices);
     }
-    cells_ = MakeCells(manifest.whole_experts(), holdings);
+    CutCells(manifest.whole_experts());
   }
 
   void Run() {
@@ -37,14 +34,42 @@ class Predictor {
       Kill(i);
       LeaveOut(i);
     }
-    double& worst = proposal_.tokens_per_second_after_worst_death;
-    worst = proposal_.nodes.front().tokens_per_second_after_death;
-    for (const PlacedNode& node : proposal_.nodes) {
-      worst = std::min(worst, node.tokens_per_second_after_death);
+    std::optional<double> worst;
+    for (size_t i = 0; i < placed_.size(); ++i) {
+      if (!IsCoordinator(i)) {
+        const double speed = proposal_.nodes[i].tokens_per_second_after_death;
+        worst = std::min(worst.value_or(speed), speed);
+      }
     }
+    proposal_.tokens_per_second_after_worst_death = worst.value_or(0);
   }
 
  private:
+  // As a pool does: the coordinator has everything and is asked last.
+  void CutCells(const ExpertSlice& whole) {
+    std::vector<size_t> order;
+    std::vector<size_t> last;
+    for (size_t i = 0; i < placed_.size(); ++i) {
+      (IsCoordinator(i) ? last : order).push_back(i);
+    }
+    order.insert(order.end(), last.begin(), last.end());
+    std::vector<Holdings> holdings;
+    holdings.reserve(order.size());
+    for (const size_t i : order) {
+      const PoolNode& planned = proposal_.plan.nodes[i];
+      holdings.push_back(
+          {IsCoordinator(i) ? std::vector{whole} : planned.stored(), planned.slices});
+    }
+    cells_ = MakeCells(whole, holdings);
+    for (Cell& cell : cells_) {
+      for (size_t& holder : cell.holders) {
+        holder = order[holder];
+      }
+    }
+  }
+
+  bool IsCoordinator(size_t i) const { return proposal_.plan.nodes[i].is_coordinator(); }
+
   void Place(size_t i) {
     PlacedNode& node = proposal_.nodes[i];
     node.items = 0;
@@ -59,6 +84,9 @@ class Predictor {
 
   // Its cells go to their next holders, as the pool has it.
   void Kill(size_t dead) {
+    if (IsCoordinator(dead)) {
+      return;
+    }
     Work work = work_;
     work[dead].clear();
     std::set<size_t> stand_ins;

@@ -21,10 +21,10 @@ struct PlacedNode {
   size_t node = 0;            // index in the list of nodes that was given
   int64_t items = 0;          // units, or experts, that it computes
   double share = 0;           // of all units or experts, [0, 1]
-  uint64_t stored_bytes = 0;  // of its partition, copies included
+  uint64_t stored_bytes = 0;  // of its partition, copies included; the coordinator has none
   NodeTimes times;            // while every node lives
   // After its death: whose copies are computed instead (indices in PoolProposal::nodes, rising), and
-  // the speed. Absent where an answer would wait.
+  // the speed. Absent where an answer would wait, and for the coordinator, whom nobody outlives.
   std::optional<std::vector<size_t>> stand_ins;
   double tokens_per_second_after_death = 0;
   // Of a pool that is placed anew without it; 0 for the only node.

@@ -10,6 +10,7 @@
 #include "common/net/address.h"
 #include "common/status/status_macros.h"
 #include "coordinator/pool/placement.h"
+#include "coordinator/pool/pool_plan.h"
 
 namespace shoal {
 namespace {
@@ -30,7 +31,7 @@ NodeRates ReadNode(const Json& json, JsonFields& fields) {
   JsonFields named(json, absl::StrCat(fields.source(), ": node ", result.name));
   named.Take(node.status());
   result.address = named.String("address", "");
-  if (!result.address.empty()) {
+  if (!result.address.empty() && result.address != kOwnAddress) {
     const auto address = ParseNetAddress(result.address);
     if (address.ok()) {
       result.address = address->ToString();

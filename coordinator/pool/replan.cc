@@ -96,12 +96,12 @@ class Replanner {
       }
       SHOAL_RETURN_IF_ERROR(CheckIsFilled(*found, kept));
       members_.push_back({static_cast<size_t>(found - nodes_.begin()), &kept,
-                          found->holds.empty() ? kept.stored() : found->holds});
+                          HeldBy(*found).empty() ? kept.stored() : HeldBy(*found)});
     }
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (std::none_of(members_.begin(), members_.end(),
                        [i](const Member& member) { return member.node == i; })) {
-        members_.push_back({i, nullptr, nodes_[i].holds});
+        members_.push_back({i, nullptr, HeldBy(nodes_[i])});
       }
     }
     return CheckNothingIsLost();
@@ -109,13 +109,13 @@ class Replanner {
 
   absl::StatusOr<Replan> Run(Placement placement) {
     const PlacementAxis axis(manifest_, placement);
-    const int64_t had = CopiesOf(kept_);
+    const int64_t had = CopiesOf(kept_, false);
     const KeptShares shares =
         ShareKeeping(axis.total(), Sharing(axis), options_.copies.value_or(had));
     Replan replan;
     replan.proposal = Propose(axis, shares);
     SHOAL_RETURN_IF_ERROR(CheckPlan(replan.proposal.plan, manifest_));
-    replan.copies = CopiesOf(replan.proposal.plan);
+    replan.copies = CopiesOf(replan.proposal.plan, true);
     for (const ItemRange& range : shares.stored_once) {
       replan.stored_once.push_back(axis.SliceOf(range));
     }
@@ -149,13 +149,20 @@ class Replanner {
   }
 
  private:
-  static absl::Status CheckIsFilled(const NodeRates& rates, const PoolNode& kept) {
+  static bool IsCoordinator(const NodeRates& rates) { return rates.address == kOwnAddress; }
+
+  // By its own word; the coordinator has the container.
+  std::vector<ExpertSlice> HeldBy(const NodeRates& rates) const {
+    return IsCoordinator(rates) ? std::vector{manifest_.whole_experts()} : rates.holds;
+  }
+
+  absl::Status CheckIsFilled(const NodeRates& rates, const PoolNode& kept) const {
     const std::vector<ExpertSlice> stored = kept.stored();
     // One that was asked and is empty has nothing that its kernels could have been measured with.
     for (const ExpertSlice& slice : stored) {
-      const auto missing = rates.holds.empty() && !rates.compute_assumed
-                               ? std::vector<ExpertSlice>()
-                               : Uncovered(slice, rates.holds);
+      const std::vector<ExpertSlice> held = HeldBy(rates);
+      const auto missing = held.empty() && !rates.compute_assumed ? std::vector<ExpertSlice>()
+                                                                  : Uncovered(slice, held);
       if (!missing.empty()) {
         return absl::FailedPreconditionError(absl::StrCat(
             "node ", kept.name, " at ", rates.address, " lacks ", FormatSlice(missing.front()),
@@ -179,7 +186,9 @@ class Replanner {
     }
     return absl::FailedPreconditionError(absl::StrCat(
         FormatSlice(lost.front()), " are stored by none of these nodes: the plan to keep has ",
-        NamesOfGone(), " too; name what still runs of them among the nodes",
+        NamesOfGone(), " too",
+        kept_.coordinator() != nullptr ? " (the coordinator: say --own)" : "",
+        "; name what still runs of them among the nodes",
         any_new ? ", or say --replace to have new nodes fetch all that is lost"
                 : ", or add a new machine and say --replace to have it fetch all that is lost"));
   }
@@ -194,16 +203,20 @@ class Replanner {
                          [&placed](const Member& member) { return member.node == placed.node; });
   }
 
-  // 2 where every unit of every expert is stored by two nodes or more.
-  int64_t CopiesOf(const PoolPlan& plan) const {
-    for (const PoolNode& node : plan.nodes) {
+  // 2 where any node but the coordinator can be lost. It counts as a holder of what others compute
+  // only if that is asked for.
+  int64_t CopiesOf(const PoolPlan& plan, bool with_coordinator) const {
+    const ExpertSlice whole = manifest_.whole_experts();
+    for (const PoolNode& lost : plan.remote()) {
       std::vector<ExpertSlice> others;
       for (const PoolNode& other : plan.nodes) {
-        const std::vector<ExpertSlice> stored = other.stored();
-        others.insert(others.end(), stored.begin(),
-                      &other == &node ? stored.begin() : stored.end());
+        const std::vector<ExpertSlice> stored =
+            other.is_coordinator() && with_coordinator ? std::vector{whole} : other.stored();
+        if (other.name != lost.name) {
+          others.insert(others.end(), stored.begin(), stored.end());
+        }
       }
-      if (!Uncovered(manifest_.whole_experts(), others).empty()) {
+      if (!Uncovered(whole, others).empty()) {
         return 1;
       }
     }
@@ -218,6 +231,7 @@ class Replanner {
       SharingNode& node = sharing.emplace_back();
       node.rate = forecast.RateOf(nodes_[member.node], 1.0 / static_cast<double>(members_.size()));
       node.is_new = member.held.empty();
+      node.is_last = IsCoordinator(nodes_[member.node]);
       if (member.kept != nullptr) {
         for (const ExpertSlice& slice : member.kept->slices) {
           node.computes.push_back(*axis.RangeOf(slice));
@@ -248,6 +262,9 @@ class Replanner {
       const NodeRates& rates = nodes_[members_[m].node];
       PoolNode node{rates.name, rates.address, slices_of(shares.nodes[m].computes),
                     slices_of(shares.nodes[m].copies)};
+      if (node.is_coordinator()) {
+        node.copies.clear();  // it holds everything
+      }
       if (node.slices.empty() && node.copies.empty()) {
         proposal.left_out.push_back(members_[m].node);
         continue;
@@ -275,7 +292,7 @@ class Replanner {
         placed.stored_bytes = PartitionBytes(manifest_, node.stored());
         SHOAL_RETURN_IF_ERROR(CheckDisk(nodes_[placed.node], node, placed.stored_bytes));
         bytes += RecordBytesOf(manifest_, node.stored());
-      } else {
+      } else if (!node.is_coordinator()) {
         placed.stored_bytes = PartitionBytes(manifest_, member.held);
       }
     }

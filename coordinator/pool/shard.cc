@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -76,15 +77,15 @@ class Sharder {
         on_progress_(on_progress),
         stop_(std::move(stop)) {}
 
-  absl::StatusOr<ShardReport> Run(const std::vector<const PoolNode*>& nodes) {
+  absl::StatusOr<ShardReport> Run(const std::vector<PoolNode>& nodes) {
     SHOAL_ASSIGN_OR_RETURN(const UniqueFd manifest, OpenForRead(container_.PathOf(kManifestFile)));
     SHOAL_ASSIGN_OR_RETURN(manifest_bytes_, FileBytes(manifest, kManifestFile));
     std::vector<Job> jobs;
-    for (const PoolNode* node : nodes) {
-      jobs.push_back(JobOf(*node));
+    for (const PoolNode& node : nodes) {
+      jobs.push_back(JobOf(node));
       const Job& job = jobs.back();
       ShardedNode& reported = report_.nodes.emplace_back();
-      reported.name = node->name;
+      reported.name = node.name;
       reported.directory = job.target;
       reported.slices = job.wanted.slices;
       if (Exists(job.target)) {
@@ -161,18 +162,16 @@ class Sharder {
   ShardReport report_;
 };
 
-absl::StatusOr<std::vector<const PoolNode*>> Select(const PoolPlan& plan,
-                                                    const std::string& only_node) {
-  std::vector<const PoolNode*> nodes;
-  for (const PoolNode& node : plan.nodes) {
-    if (only_node.empty() || node.name == only_node) {
-      nodes.push_back(&node);
-    }
-  }
+// The nodes that need a partition: the coordinator has the container.
+absl::StatusOr<std::vector<PoolNode>> Select(const PoolPlan& plan, const std::string& only_node) {
+  const std::vector<PoolNode> all = plan.remote();
+  std::vector<PoolNode> nodes;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(nodes),
+               [&](const PoolNode& node) { return only_node.empty() || node.name == only_node; });
   if (nodes.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the plan has no node named \"", only_node, "\"; it has ",
-        absl::StrJoin(plan.nodes, ", ",
+        "the plan has no node named \"", only_node, "\" that needs a partition; it has ",
+        absl::StrJoin(all, ", ",
                       [](std::string* text, const PoolNode& node) { text->append(node.name); })));
   }
   return nodes;
@@ -185,7 +184,7 @@ absl::StatusOr<ShardReport> Shard(const Container& container, const PoolPlan& pl
                                   const std::function<void(const ShardProgress&)>& on_progress,
                                   std::stop_token stop) {
   SHOAL_RETURN_IF_ERROR(CheckPlan(plan, container.manifest()));
-  SHOAL_ASSIGN_OR_RETURN(const std::vector<const PoolNode*> nodes, Select(plan, options.only_node));
+  SHOAL_ASSIGN_OR_RETURN(const std::vector<PoolNode> nodes, Select(plan, options.only_node));
   const std::string directory = WithoutTrailingSlashes(out);
   std::error_code ignored;
   if (directory.empty() || fs::equivalent(directory, container.directory(), ignored)) {

@@ -125,6 +125,7 @@ absl::StatusOr<ClusterStatus> ClusterClient::Status() {
   status.codec = reply.codec();
   status.epoch = reply.epoch();
   status.stands_in = reply.stands_in();
+  SHOAL_ASSIGN_OR_RETURN(status.own_slices, Slices(reply.own_slices()));
   status.uptime = absl::Milliseconds(reply.uptime_ms());
   for (const v1::NodeStatus& message : reply.nodes()) {
     SHOAL_ASSIGN_OR_RETURN(PoolNodeStatus node, FromMessage(message));

@@ -24,6 +24,7 @@ struct ClusterStatus {
   std::string codec;     // of its experts
   uint64_t epoch = 0;    // of the plan in force
   bool stands_in = false;
+  std::vector<ExpertSlice> own_slices;  // that the coordinator computes by the plan
   absl::Duration uptime;
   // `computes` and `slices` as the coordinator says them; a state it does not know is kLost.
   std::vector<PoolNodeStatus> nodes;

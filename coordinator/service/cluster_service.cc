@@ -59,7 +59,7 @@ void ToMessage(const PoolNodeStatus& node, v1::NodeStatus* message) {
 }
 
 absl::Status CheckAddresses(const PoolPlan& plan, bool insecure) {
-  for (const PoolNode& node : plan.nodes) {
+  for (const PoolNode& node : plan.remote()) {
     SHOAL_ASSIGN_OR_RETURN(const NetAddress address, ParseNetAddress(node.address));
     if (!IsLoopback(address) && !insecure) {
       return absl::FailedPreconditionError(
@@ -113,7 +113,13 @@ class ClusterService::Impl final : public v1::Cluster::Service {
     reply->set_stands_in(mode.expert_io.cache_records > 0);
     reply->set_uptime_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(clock_.Now() - started_)));
     if (model_.pool() != nullptr) {
-      reply->set_epoch(model_.pool()->plan().epoch);
+      const PoolPlan plan = model_.pool()->plan();
+      reply->set_epoch(plan.epoch);
+      if (const PoolNode* own = plan.coordinator(); own != nullptr) {
+        for (const ExpertSlice& slice : own->slices) {
+          shoal::ToMessage(slice, reply->add_own_slices());
+        }
+      }
     }
     for (const PoolNodeStatus& node : mode.nodes) {
       ToMessage(node, reply->add_nodes());

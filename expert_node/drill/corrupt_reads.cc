@@ -1,5 +1,8 @@
 #include "expert_node/drill/corrupt_reads.h"
 
+#include <cstddef>
+
+#include "common/container/unit_layout.h"
 #include "common/status/status_macros.h"
 
 namespace shoal {
@@ -32,7 +35,10 @@ absl::Status CorruptedReader::Read(int64_t layer, uint64_t offset_bytes, std::sp
                                    ReadCounts& counts) {
   SHOAL_RETURN_IF_ERROR(reader_->Read(layer, offset_bytes, out, counts));
   if (corrupt_.Take({this, layer, offset_bytes})) {
-    out[damaged_byte_] ^= std::byte{1};
+    // In every 64 bytes, so that no unit in the read stays whole.
+    for (size_t i = kSectionAlignment / 2; i < out.size(); i += kSectionAlignment) {
+      out[i] ^= std::byte{1};
+    }
   }
   return absl::OkStatus();
 }

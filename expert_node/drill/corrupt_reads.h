@@ -2,7 +2,6 @@
 #ifndef SHOAL_EXPERT_NODE_DRILL_CORRUPT_READS_H_
 #define SHOAL_EXPERT_NODE_DRILL_CORRUPT_READS_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -48,10 +47,9 @@ class CorruptReads {
 // Another reader, some of whose reads are damaged on the way.
 class CorruptedReader final : public RecordReader {
  public:
-  // Flips a bit of byte `damaged_byte` of a read, which lies in a unit and is not looked at before
-  // its checksum is. `corrupt` outlives the reader.
-  CorruptedReader(std::unique_ptr<RecordReader> reader, CorruptReads& corrupt, size_t damaged_byte)
-      : reader_(std::move(reader)), corrupt_(corrupt), damaged_byte_(damaged_byte) {}
+  // `corrupt` outlives the reader.
+  CorruptedReader(std::unique_ptr<RecordReader> reader, CorruptReads& corrupt)
+      : reader_(std::move(reader)), corrupt_(corrupt) {}
 
   absl::Status Read(int64_t layer, uint64_t offset_bytes, std::span<std::byte> out,
                     ReadCounts& counts) override;
@@ -61,7 +59,6 @@ class CorruptedReader final : public RecordReader {
  private:
   const std::unique_ptr<RecordReader> reader_;
   CorruptReads& corrupt_;
-  const size_t damaged_byte_;
 };
 
 }  // namespace shoal

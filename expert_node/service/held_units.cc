@@ -14,7 +14,7 @@ absl::StatusOr<std::unique_ptr<HeldUnits>> HeldUnits::Open(const UnitLayout& lay
   for (SliceSource& source : slices) {
     SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader, OpenReader(source, wrap_reader));
     units->held_.push_back(source.slice);
-    units->record_bytes_ = std::max(units->record_bytes_, source.read_bytes);
+    units->record_bytes_ = std::max(units->record_bytes_, source.largest_read_bytes());
     units->stores_.push_back(
         std::make_unique<ExpertStore>(layout, std::move(source), std::move(reader)));
   }
@@ -33,10 +33,11 @@ absl::Status HeldUnits::Read(ExpertKey key, UnitRange units, std::string* out) {
     if (common.empty()) {
       continue;
     }
-    const std::span<std::byte> record = record_.bytes().first(source.read_bytes);
     ReadCounts counts;
-    SHOAL_RETURN_IF_ERROR(store->ReadRecord(key, record, counts));
-    const std::span<const std::byte> bytes = source.UnitsIn(record, layout_, common.units);
+    SHOAL_RETURN_IF_ERROR(store->ReadUnits(key, common.units, record_.bytes(), counts));
+    const std::span<const std::byte> bytes =
+        record_.bytes().subspan(source.ReadOf(key.expert, common.units).units_offset_bytes,
+                                static_cast<uint64_t>(common.units.size()) * layout_.unit_bytes);
     const uint64_t place =
         static_cast<uint64_t>(common.units.begin - units.begin) * layout_.unit_bytes;
     std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::byte*>(out->data() + place));

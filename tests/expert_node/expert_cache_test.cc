@@ -24,6 +24,8 @@ std::unique_ptr<ExpertCache> MakeCache(int64_t slots) {
   return *std::move(cache);
 }
 
+RecordPart Whole(int64_t layer, int64_t expert) { return {{layer, expert, 0}, {0, 8}}; }
+
 // Fills a record with one byte; counts how often it is called.
 struct Loader {
   std::atomic<int> calls{0};
@@ -36,7 +38,7 @@ struct Loader {
 
 ExpertCache::Pin Load(ExpertCache& cache, int64_t expert, Loader& loader) {
   auto loaded = cache.PinOrLoad(
-      {1, expert},
+      Whole(1, expert),
       [&](std::span<std::byte> record) { return loader.Fill(record, static_cast<int>(expert)); },
       {});
   EXPECT_THAT(loaded, testing::IsOk());
@@ -46,10 +48,10 @@ ExpertCache::Pin Load(ExpertCache& cache, int64_t expert, Loader& loader) {
 TEST(ExpertCacheTest, KeepsWhatItLoadedUntilSlotsRunOut) {
   const auto cache = MakeCache(2);
   Loader loader;
-  EXPECT_FALSE(cache->TryPin({1, 5}));
+  EXPECT_FALSE(cache->TryPin(Whole(1, 5)));
   Load(*cache, 5, loader);
   Load(*cache, 6, loader);
-  const ExpertCache::Pin pin = cache->TryPin({1, 5});
+  const ExpertCache::Pin pin = cache->TryPin(Whole(1, 5));
   ASSERT_TRUE(pin);
   EXPECT_EQ(pin.record().size(), kRecordBytes);
   EXPECT_EQ(pin.record().back(), std::byte{5});
@@ -61,7 +63,7 @@ TEST(ExpertCacheTest, SameExpertOfAnotherLayerIsAnotherRecord) {
   const auto cache = MakeCache(2);
   Loader loader;
   Load(*cache, 5, loader);
-  EXPECT_FALSE(cache->TryPin({2, 5}));
+  EXPECT_FALSE(cache->TryPin(Whole(2, 5)));
 }
 
 TEST(ExpertCacheTest, ReplacesTheLeastRecentlyUsed) {
@@ -70,12 +72,43 @@ TEST(ExpertCacheTest, ReplacesTheLeastRecentlyUsed) {
   for (const int64_t expert : {1, 2, 3}) {
     Load(*cache, expert, loader);
   }
-  cache->TryPin({1, 1});  // and lets it go: now 2 is the oldest
+  cache->TryPin(Whole(1, 1));  // and lets it go: now 2 is the oldest
   Load(*cache, 4, loader);
-  EXPECT_TRUE(cache->TryPin({1, 1}));
-  EXPECT_FALSE(cache->TryPin({1, 2}));
-  EXPECT_TRUE(cache->TryPin({1, 3}));
-  EXPECT_TRUE(cache->TryPin({1, 4}));
+  EXPECT_TRUE(cache->TryPin(Whole(1, 1)));
+  EXPECT_FALSE(cache->TryPin(Whole(1, 2)));
+  EXPECT_TRUE(cache->TryPin(Whole(1, 3)));
+  EXPECT_TRUE(cache->TryPin(Whole(1, 4)));
+}
+
+// Units of an expert that is here in part: what covers them serves, nothing less does.
+TEST(ExpertCacheTest, AnswersPartsOfWhatItLoaded) {
+  const auto cache = MakeCache(3);
+  Loader loader;
+  const auto load = [&](UnitRange units, int value) {
+    auto loaded = cache->PinOrLoad(
+        {{1, 5, 0}, units}, [&](std::span<std::byte> r) { return loader.Fill(r, value); }, {});
+    EXPECT_THAT(loaded, testing::IsOk());
+    return loaded->was_loaded;
+  };
+  EXPECT_TRUE(load({2, 6}, 26));
+  for (const UnitRange units : {UnitRange{2, 6}, UnitRange{2, 3}, UnitRange{4, 6}}) {
+    const ExpertCache::Pin pin = cache->TryPin({{1, 5, 0}, units});
+    ASSERT_TRUE(pin);
+    EXPECT_EQ(pin.units(), (UnitRange{2, 6}));
+    EXPECT_FALSE(load(units, 0));
+  }
+  for (const UnitRange units : {UnitRange{1, 6}, UnitRange{2, 7}, UnitRange{0, 2}}) {
+    EXPECT_FALSE(cache->TryPin({{1, 5, 0}, units}));
+  }
+  EXPECT_TRUE(load({0, 8}, 8));  // beside the part, which is still here
+  EXPECT_EQ(cache->TryPin({{1, 5, 0}, {0, 2}}).record().front(), std::byte{8});
+  EXPECT_EQ(loader.calls, 2);
+  // The whole goes; the part stays where it was.
+  cache->TryPin({{1, 5, 0}, {2, 6}});
+  Load(*cache, 6, loader);
+  Load(*cache, 7, loader);
+  EXPECT_FALSE(cache->TryPin(Whole(1, 5)));
+  EXPECT_TRUE(cache->TryPin({{1, 5, 0}, {2, 6}}));
 }
 
 TEST(ExpertCacheTest, NeverReplacesAPinnedRecord) {
@@ -86,7 +119,7 @@ TEST(ExpertCacheTest, NeverReplacesAPinnedRecord) {
     Load(*cache, expert, loader);
   }
   EXPECT_EQ(pin.record().front(), std::byte{1});
-  EXPECT_TRUE(cache->TryPin({1, 1}));
+  EXPECT_TRUE(cache->TryPin(Whole(1, 1)));
 }
 
 TEST(ExpertCacheTest, WaitsForASlotWhereAllArePinned) {
@@ -110,11 +143,11 @@ TEST(ExpertCacheTest, StopEndsTheWaitForASlot) {
   std::stop_source stop;
   absl::Status status;
   std::thread other([&] {
-    status =
-        cache
-            ->PinOrLoad(
-                {1, 2}, [&](std::span<std::byte> r) { return loader.Fill(r, 2); }, stop.get_token())
-            .status();
+    status = cache
+                 ->PinOrLoad(
+                     Whole(1, 2), [&](std::span<std::byte> r) { return loader.Fill(r, 2); },
+                     stop.get_token())
+                 .status();
   });
   stop.request_stop();
   other.join();
@@ -129,7 +162,7 @@ TEST(ExpertCacheTest, OneLoadServesAllWhoWantTheRecord) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      const auto loaded = cache->PinOrLoad({1, 9},
+      const auto loaded = cache->PinOrLoad(Whole(1, 9),
                                            [&](std::span<std::byte> record) {
                                              std::this_thread::yield();
                                              return loader.Fill(record, 9);
@@ -150,10 +183,11 @@ TEST(ExpertCacheTest, OneLoadServesAllWhoWantTheRecord) {
 TEST(ExpertCacheTest, AFailedLoadLeavesTheSlotFreeAndTheRecordAbsent) {
   const auto cache = MakeCache(1);
   Loader loader;
-  EXPECT_THAT(cache->PinOrLoad(
-                  {1, 1}, [](std::span<std::byte>) { return absl::DataLossError("broken"); }, {}),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("broken")));
-  EXPECT_FALSE(cache->TryPin({1, 1}));
+  EXPECT_THAT(
+      cache->PinOrLoad(Whole(1, 1),
+                       [](std::span<std::byte>) { return absl::DataLossError("broken"); }, {}),
+      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("broken")));
+  EXPECT_FALSE(cache->TryPin(Whole(1, 1)));
   const ExpertCache::Pin pin = Load(*cache, 1, loader);
   EXPECT_EQ(pin.record().front(), std::byte{1});
 }

@@ -73,17 +73,17 @@ class ExpertFetchTest : public ::testing::Test {
   static std::vector<std::unique_ptr<ExpertStore>> MakeStores(const UnitLayout& layout) {
     SliceSource source;
     source.slice = {{0, layout.num_units}, {0, 8}};
+    source.unit_bytes = layout.unit_bytes;
     source.stride_bytes = layout.record_bytes;
-    source.read_bytes = layout.record_bytes;
     std::vector<std::unique_ptr<ExpertStore>> stores;
     stores.push_back(
         std::make_unique<ExpertStore>(layout, source, std::make_unique<SealingReader>(layout)));
     return stores;
   }
-  static std::vector<RecordKey> Records(std::vector<int64_t> experts) {
-    std::vector<RecordKey> records;
+  std::vector<RecordPart> Records(std::vector<int64_t> experts) const {
+    std::vector<RecordPart> records;
     for (const int64_t expert : experts) {
-      records.push_back({1, expert, 0});
+      records.push_back({{1, expert, 0}, {0, layout_.num_units}});
     }
     return records;
   }

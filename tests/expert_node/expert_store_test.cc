@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ namespace shoal {
 namespace {
 
 using ::shoal::testing::StatusIs;
+using ::testing::_;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -56,16 +58,18 @@ class FaultyReader final : public RecordReader {
   absl::Status Read(int64_t layer, uint64_t offset_bytes, std::span<std::byte> out,
                     ReadCounts& counts) override {
     EXPECT_EQ(layer, kLayer);
-    EXPECT_EQ(offset_bytes, kExpert * record_.size());
-    EXPECT_EQ(out.size(), record_.size());
+    const uint64_t begin = offset_bytes - kExpert * record_.size();
+    EXPECT_EQ(begin % kRecordAlignment, 0);
+    EXPECT_EQ(out.size() % kRecordAlignment, 0);
+    EXPECT_LE(begin + out.size(), record_.size());
     ++counts.reads;
     if (!faults_.error.ok()) {
       return faults_.error;
     }
     counts.bytes += out.size();
-    std::memcpy(out.data(), record_.data(), out.size());
-    if (faults_.damaged_reads-- > 0) {
-      out[faults_.damaged_byte] ^= std::byte{0x10};
+    std::memcpy(out.data(), record_.data() + begin, out.size());
+    if (faults_.damaged_reads-- > 0 && faults_.damaged_byte - begin < out.size()) {
+      out[faults_.damaged_byte - begin] ^= std::byte{0x10};
     }
     return absl::OkStatus();
   }
@@ -80,21 +84,29 @@ class FaultyReader final : public RecordReader {
 struct ReadResult {
   absl::Status status;
   ReadCounts counts;
+  std::vector<std::byte> units;
 };
 
-ReadResult ReadWith(FaultyReader::Faults faults) {
+ReadResult ReadWith(FaultyReader::Faults faults, UnitRange units) {
   const UnitLayout layout = SmallLayout();
   SliceSource source;
   source.slice = {{0, layout.num_units}, {0, kExpert + 1}};
+  source.unit_bytes = layout.unit_bytes;
   source.stride_bytes = layout.record_bytes;
-  source.read_bytes = layout.record_bytes;
   ExpertStore store(layout, source,
                     std::make_unique<FaultyReader>(SealedRecord(layout), std::move(faults)));
   auto buffer = AlignedBuffer::Allocate(layout.record_bytes);
   EXPECT_THAT(buffer, testing::IsOk());
   ReadResult result;
-  result.status = store.ReadRecord({kLayer, kExpert}, buffer->bytes(), result.counts);
+  result.status = store.ReadUnits({kLayer, kExpert}, units, buffer->bytes(), result.counts);
+  const uint64_t first = source.ReadOf(kExpert, units).units_offset_bytes;
+  const auto begin = buffer->bytes().begin() + static_cast<int64_t>(first);
+  result.units.assign(begin, begin + units.size() * static_cast<int64_t>(layout.unit_bytes));
   return result;
+}
+
+ReadResult ReadWith(FaultyReader::Faults faults) {
+  return ReadWith(std::move(faults), {0, SmallLayout().num_units});
 }
 
 TEST(ExpertStoreTest, ReadsAWholeRecordOnce) {
@@ -102,6 +114,33 @@ TEST(ExpertStoreTest, ReadsAWholeRecordOnce) {
   SHOAL_EXPECT_OK(result.status);
   EXPECT_EQ(result.counts.reads, 1);
   EXPECT_EQ(result.counts.bytes, SmallLayout().record_bytes);
+}
+
+// Every range of units: its bytes, and no more than alignment adds to them.
+TEST(ExpertStoreTest, ReadsOnlyTheUnitsThatAreAskedFor) {
+  const UnitLayout layout = SmallLayout();
+  ASSERT_GT(layout.record_bytes, kRecordAlignment);
+  const std::vector<std::byte> record = SealedRecord(layout);
+  for (int64_t begin = 0; begin < layout.num_units; ++begin) {
+    for (int64_t end = begin + 1; end <= layout.num_units; ++end) {
+      const ReadResult result = ReadWith({}, {begin, end});
+      SHOAL_EXPECT_OK(result.status);
+      EXPECT_EQ(result.counts.reads, 1);
+      const uint64_t first = static_cast<uint64_t>(begin) * layout.unit_bytes;
+      const uint64_t last = static_cast<uint64_t>(end) * layout.unit_bytes;
+      EXPECT_EQ(result.counts.bytes, (last + 4095) / 4096 * 4096 - first / 4096 * 4096);
+      EXPECT_TRUE(std::equal(result.units.begin(), result.units.end(),
+                             record.begin() + static_cast<int64_t>(first)));
+    }
+  }
+}
+
+TEST(ExpertStoreTest, ChecksOnlyTheUnitsThatAreAskedFor) {
+  const UnitLayout layout = SmallLayout();
+  // The last byte before unit 1, which the read for alignment's sake brings too.
+  const FaultyReader::Faults faults{.damaged_reads = 2, .damaged_byte = layout.unit_bytes - 1};
+  SHOAL_EXPECT_OK(ReadWith(faults, {1, 2}).status);
+  EXPECT_THAT(ReadWith(faults, {0, 1}).status, StatusIs(absl::StatusCode::kDataLoss, _));
 }
 
 TEST(ExpertStoreTest, ReadsAgainWhatArrivedDamagedOnce) {

@@ -242,6 +242,37 @@ TEST_P(LocalExpertBackendTest, ReadsEveryMissedRecordOnceAndCountsHits) {
   EXPECT_GT(stats[1].compute_time, absl::ZeroDuration());
 }
 
+TEST_P(LocalExpertBackendTest, ReadsOnlyTheUnitsThatAreAskedFor) {
+  const UnitLayout& layout = container_->manifest().unit_layout;
+  const auto bytes_of = [&layout](int64_t begin, int64_t end) {
+    const uint64_t first = static_cast<uint64_t>(begin) * layout.unit_bytes;
+    const uint64_t last = static_cast<uint64_t>(end) * layout.unit_bytes;
+    return (last + 4095) / 4096 * 4096 - first / 4096 * 4096;
+  };
+  struct Case {
+    std::vector<ExpertSlice> asked;
+    int64_t reads;  // of each expert
+    uint64_t bytes;
+  };
+  const std::vector<Case> cases = {
+      {{Units(0, 1)}, 1, bytes_of(0, 1)},
+      {{Units(1, 3)}, 1, bytes_of(1, 3)},
+      {{Units(2, 3), Units(0, 1)}, 2, bytes_of(0, 1) + bytes_of(2, 3)},
+      // Side by side, in whatever order: one read.
+      {{Units(2, 3), Units(0, 1), Units(1, 2)}, 1, bytes_of(0, 3)},
+  };
+  const TestBatch batch = MakeBatch(1);
+  for (const Case& c : cases) {
+    const auto backend = Backend(pool_, 14);
+    Execute(*backend, batch, c.asked);
+    Execute(*backend, batch, c.asked);
+    const ExpertLayerStats stats = backend->Stats()[1];
+    EXPECT_EQ(stats.expert_reads, c.reads * kPerToken);
+    EXPECT_EQ(stats.expert_hits, c.reads * kPerToken);
+    EXPECT_EQ(stats.expert_bytes, c.bytes * kPerToken);
+  }
+}
+
 TEST_P(LocalExpertBackendTest, CallsThatOverlapDoNotDisturbEachOther) {
   // Three slots for four callers of three experts each: they must take turns without a deadlock.
   const auto backend = Backend(pool_, kPerToken);

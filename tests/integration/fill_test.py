@@ -201,6 +201,17 @@ class Filling:
         check(status == 0 and finished == [False, True], "nodes are filled at the same time", f"{status}: {said} {finished}")
         self.equals_shard(plan, [slow, quick], "at the same time")
 
+    def slow_to_answer(self):
+        """A machine that takes its time to accept a connection is waited for."""
+        node = self.node(self.path("sleepy"), "--name", "sleepy")
+        plan = self.plan("sleepy", [{**member("sleepy", [piece((0, 8))]), "address": node.address}])
+        node.signal(signal.SIGSTOP)
+        process = subprocess.Popen([self.shoal.program, "fill", self.container, "--plan", plan], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(1)  # so that it has long been asked
+        node.signal(signal.SIGCONT)
+        _, error = process.communicate(timeout=DEADLINE_S)
+        check(process.returncode == 0, "a node that is slow to accept a connection is filled", error.decode())
+
     def one_fails(self):
         """The others are filled all the same."""
         small, good = self.node(self.path("little"), "--name", "little", before=limit_files(200_000)), self.node(self.path("good"), "--name", "good")
@@ -328,7 +339,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         filling = Filling(Shoal(program), node_program, container, checkpoint, work)
         for test in (filling.from_the_container_then_from_peers, filling.killed_and_gone_on, filling.resumed, filling.at_the_same_time,
-                     filling.one_fails, filling.loses_a_source,
+                     filling.slow_to_answer, filling.one_fails, filling.loses_a_source,
                      filling.damaged_source, filling.full_disk, filling.refusals, filling.planned_while_empty):
             try:
                 test()

@@ -74,6 +74,26 @@ class Planning:
         with open(plan) as file:
             check(json.load(file)["epoch"] == 2, "the next plan has the next epoch")
 
+    def own(self):
+        """The coordinator is measured and computes too, out of the container, while the node does its part."""
+        node = Node(self.node, self.container, measure=True)
+        try:
+            plan = self.path("own.json")
+            said = self.shoal.ok("plan", self.container, "--nodes", node.address, "--own", "--placement", "units", "--out", plan, "--json").json
+            placed = {n["name"]: n for n in said["best"]["nodes"]}
+            check(set(placed) == {node.name, "coordinator"} and placed["coordinator"]["stored_bytes"] == 0, "the coordinator is placed beside the node", str(said))
+            begin, end = placed["coordinator"]["units"]
+            result = self.shoal.ok("run", self.container, *GENERATE, "--nodes", plan).json
+            check(result["ids"] == self.answer, "the coordinator computes its part: the tokens of one machine")
+            check([n["name"] for n in result["nodes"]] == [node.name] and result["nodes"][0]["requests"] > 0, "the node computed its part", str(result["nodes"]))
+            check(0 < result["expert_reads"] and 0 < end - begin < 8, "and the coordinator the rest", str(result))
+            refused = self.shoal.run("run", self.container, *GENERATE, "--nodes", plan, "--pool-alone")
+            check(refused.status == 1 and "--pool-alone" in refused.error, "--pool-alone contradicts such a plan", refused.error)
+            check(self.shoal.run("shard", self.container, "--plan", plan, "--node", "coordinator", "--out", self.path("none")).status != 0,
+                  "the coordinator needs no partition")
+        finally:
+            node.end()
+
     def from_nodes(self):
         nodes = []
         try:
@@ -117,6 +137,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         planning = Planning(Shoal(program), node_program, container, work)
         planning.from_a_file()
+        planning.own()
         planning.from_nodes()
         planning.refusals()
     finish()

@@ -7,6 +7,7 @@ namespace shoal {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 PoolNodeStatus Node(int64_t requests) {
   PoolNodeStatus node;
@@ -95,6 +96,15 @@ TEST(ClusterReportTest, TheTableHasUnitsAndTheReasonOfALoss) {
   EXPECT_THAT(table, HasSubstr("1.86 GiB/s"));
   EXPECT_THAT(table, HasSubstr("lost"));
   EXPECT_THAT(table, HasSubstr("connection refused"));
+}
+
+TEST(ClusterReportTest, SaysWhatTheCoordinatorComputes) {
+  ClusterLook look = Look(Node(10), Node(10));
+  EXPECT_THAT(FormatCluster(look), Not(HasSubstr("itself")));
+  look.now.own_slices = {{{5, 8}, {0, 32}}};
+  EXPECT_THAT(FormatCluster(look),
+              HasSubstr("the coordinator itself computes units 5-7 of experts 0-31\n"));
+  EXPECT_EQ(ClusterJson(look)["own_slices"][0]["units"], (std::vector<int>{5, 8}));
 }
 
 }  // namespace

@@ -17,11 +17,11 @@ using ::testing::IsEmpty;
 using Ranges = std::vector<ItemRange>;
 
 SharingNode Old(double rate, Ranges computes, const Ranges& copies = {}) {
-  SharingNode node{rate, false, computes, computes};
+  SharingNode node{rate, false, false, computes, computes};
   node.stores.insert(node.stores.end(), copies.begin(), copies.end());
   return node;
 }
-SharingNode New(double rate) { return {rate, true, {}, {}}; }
+SharingNode New(double rate) { return {rate, true, false, {}, {}}; }
 
 int64_t Count(const Ranges& ranges) {
   int64_t count = 0;

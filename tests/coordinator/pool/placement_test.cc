@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -165,6 +166,32 @@ TEST(PlacementTest, WithCopiesTheOtherOfTwoComputesEverything) {
   EXPECT_DOUBLE_EQ(proposal.nodes[0].tokens_per_second_after_death, 0.05);
   EXPECT_EQ(proposal.nodes[0].stand_ins, std::vector<size_t>{1});
   EXPECT_DOUBLE_EQ(proposal.tokens_per_second_after_worst_death, 0.05);
+}
+
+// 8 units: the coordinator, twice as fast, computes 4 and stores nothing beside its container; the
+// others' copies leave out what is its own, and what it would hold.
+TEST(PlacementTest, TheCoordinatorIsInTheChainAndStoresNothing) {
+  std::vector<NodeRates> nodes = {DiskNode("a", 1e6), DiskNode("b", 1e6), DiskNode("here", 2e6)};
+  nodes[2].address = std::string(kOwnAddress);
+  nodes[2].free_disk_bytes = 0;
+  SHOAL_ASSERT_OK_AND_ASSIGN(
+      const PoolProposal proposal,
+      ProposePool(TestManifest(), nodes, Placement::kUnits, {.copies = 2, .forecast = {}}));
+  ASSERT_EQ(proposal.nodes.size(), 3);
+  const auto own = std::find_if(proposal.plan.nodes.begin(), proposal.plan.nodes.end(),
+                                [](const PoolNode& node) { return node.is_coordinator(); });
+  ASSERT_NE(own, proposal.plan.nodes.end());
+  ASSERT_EQ(own->slices.size(), 1);
+  EXPECT_EQ(own->slices[0].units.size(), 4);
+  EXPECT_THAT(own->copies, IsEmpty());
+  const auto place = static_cast<size_t>(own - proposal.plan.nodes.begin());
+  EXPECT_EQ(proposal.nodes[place].stored_bytes, 0);
+  EXPECT_FALSE(proposal.nodes[place].stand_ins.has_value());
+  // Whoever comes before it has no copy; the other has the copy of that one.
+  EXPECT_THAT(proposal.plan.nodes[(place + 2) % 3].copies, IsEmpty());
+  EXPECT_EQ(proposal.plan.nodes[(place + 1) % 3].copies,
+            proposal.plan.nodes[(place + 2) % 3].slices);
+  EXPECT_GT(proposal.tokens_per_second_after_worst_death, 0);
 }
 
 TEST(PlacementTest, TheChainIsTheOneWithTheBestWorstDeath) {

@@ -396,6 +396,46 @@ TEST_F(PoolBackendTest, TheContainersOwnBanksStandInForEveryNode) {
   ExpectTheSameBits();
 }
 
+TEST_F(PoolBackendTest, TheCoordinatorComputesWhatThePlanGivesIt) {
+  const UnitLayout& layout = container_->manifest().unit_layout;
+  AddNode("a", {kWhole});  // a copy of what the coordinator computes, which is not asked for it
+  options_.plan = PlanOf({{Units(0, 2)}}, 1);
+  options_.plan.nodes.front().copies = {Units(2, 3)};
+  options_.plan.nodes.push_back({"here", std::string(kOwnAddress), {Units(2, 3)}});
+  auto local = Local();
+  const ExpertBackend& here = *local;
+  Connect(std::move(local));
+  ExpectTheSameBits();
+  const ExpertLayerStats own = here.Stats()[1];
+  EXPECT_GT(own.expert_reads, 0);
+  const uint64_t first = 2 * layout.unit_bytes / 4096 * 4096;
+  const uint64_t last = (3 * layout.unit_bytes + 4095) / 4096 * 4096;
+  EXPECT_EQ(own.expert_bytes, static_cast<uint64_t>(own.expert_reads) * (last - first));
+  EXPECT_EQ(backend_->Nodes().size(), 1);
+  // And the rest too, where the node is gone.
+  nodes_[0]->Kill();
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, APlanForTheCoordinatorNeedsItsExperts) {
+  AddNode("a", {Units(0, 2)});
+  options_.plan = PlanOf({{Units(0, 2)}}, 1);
+  options_.plan.nodes.push_back({"here", std::string(kOwnAddress), {Units(2, 3)}});
+  EXPECT_THAT(Open(nullptr), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                      AllOf(HasSubstr("node here"), HasSubstr("--pool-alone"))));
+}
+
+TEST_F(PoolBackendTest, TheCoordinatorIsNoNodeMoreInTheNextPlan) {
+  AddNode("a", {kWhole});
+  options_.plan = PlanOf({{kWhole}}, 1);
+  Connect(Local());
+  ExpectTheSameBits();
+  PoolPlan next = PlanOf({{Units(1, 3)}}, 2);
+  next.nodes.push_back({"here", std::string(kOwnAddress), {Units(0, 1)}});
+  SHOAL_ASSERT_OK(backend_->ChangePlan(next, {}));
+  ExpectTheSameBits();
+}
+
 TEST_F(PoolBackendTest, ANodeThatWasLostIsUsedAgainAfterItsProbation) {
   AddNode("a", {kWhole});
   Connect(Local());

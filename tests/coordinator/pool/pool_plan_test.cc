@@ -77,6 +77,23 @@ TEST(PoolPlanTest, AddressAndCopiesMayBeLeftOut) {
   }));
 }
 
+TEST(PoolPlanTest, TheCoordinatorMayComputeButHasNoCopies) {
+  const auto coordinator = [](Json& json) { json["nodes"][1]["address"] = "coordinator"; };
+  EXPECT_THAT(Parse(coordinator), StatusIs(absl::StatusCode::kInvalidArgument,
+                                           AllOf(HasSubstr("beta"), HasSubstr("copies"))));
+  Json json = Json::parse(SerializePlan(SmallPlan(kIdentity)));
+  coordinator(json);
+  json["nodes"][1].erase("copies");
+  SHOAL_ASSERT_OK_AND_ASSIGN(const PoolPlan plan, ParsePlan(json.dump(), "pool.json"));
+  ASSERT_NE(plan.coordinator(), nullptr);
+  EXPECT_EQ(plan.coordinator()->name, "beta");
+  ASSERT_EQ(plan.remote().size(), 1);
+  EXPECT_EQ(plan.remote()[0].name, "alpha");
+  json["nodes"][0]["address"] = "coordinator";
+  EXPECT_THAT(ParsePlan(json.dump(), "pool.json"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("another node's too")));
+}
+
 TEST(PoolPlanTest, RefusesAnotherVersionByNumber) {
   EXPECT_THAT(Parse([](Json& json) { json["version"] = 2; }),
               StatusIs(absl::StatusCode::kUnimplemented,

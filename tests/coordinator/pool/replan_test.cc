@@ -212,6 +212,34 @@ TEST(ReplanTest, ANewNodeThatHoldsEverythingFetchesNothing) {
   EXPECT_EQ(replan.copies, 2);
 }
 
+TEST(ReplanTest, TheCoordinatorTakesAShareAndGivesItBack) {
+  const Manifest manifest = TestManifest(12);
+  std::vector<NodeRates> nodes = DiskNodes({1000, 1000, 1000});
+  nodes[2].address = std::string(kOwnAddress);
+  nodes[2].free_disk_bytes = 0;
+  const PoolPlan old = Placed(manifest, nodes, 2, Placement::kUnits);
+  SHOAL_ASSERT_OK_AND_ASSIGN(const Replan with, ReplanPool(manifest, nodes, old, {}));
+  EXPECT_EQ(with.move.bytes, 0);
+  EXPECT_EQ(with.proposal.nodes[2].items, 4);
+  EXPECT_EQ(with.proposal.nodes[2].stored_bytes, 0);
+  EXPECT_THAT(with.proposal.plan.nodes[2].copies, IsEmpty());
+  // It has what either node computes, and nobody outlives it.
+  EXPECT_EQ(with.copies, 2);
+  EXPECT_EQ(with.proposal.nodes[0].stand_ins, std::vector<size_t>{2});
+  EXPECT_FALSE(with.proposal.nodes[2].stand_ins.has_value());
+  // Of 12 units it then has 8, where there were 4.
+  EXPECT_DOUBLE_EQ(with.proposal.tokens_per_second_after_worst_death,
+                   with.proposal.tokens_per_second / 2);
+  const std::vector<NodeRates> others = {nodes[0], nodes[1]};
+  SHOAL_ASSERT_OK_AND_ASSIGN(const Replan without,
+                             ReplanPool(manifest, others, with.proposal.plan, {}));
+  EXPECT_THAT(without.gone, ElementsAre(nodes[2].name));
+  EXPECT_EQ(without.move.bytes, 0);
+  EXPECT_THAT(without.stored_once, IsEmpty());
+  EXPECT_THAT(NodeNamed(without, nodes[0].name).slices, ElementsAre(Units(0, 6)));
+  EXPECT_THAT(NodeNamed(without, nodes[1].name).slices, ElementsAre(Units(6, 12)));
+}
+
 TEST(ReplanTest, WhatMakesNoSenseIsRefused) {
   const Manifest manifest = TestManifest(12);
   std::vector<NodeRates> nodes = DiskNodes({1000, 1000, 1000});

@@ -131,6 +131,15 @@ TEST_F(ShardTest, MakesOneNodeWhereOneIsNamed) {
                        AllOf(HasSubstr("\"gamma\""), HasSubstr("alpha, beta"))));
 }
 
+TEST_F(ShardTest, TheCoordinatorNeedsNoPartition) {
+  plan_.nodes[1].address = std::string(kOwnAddress);
+  plan_.nodes[1].copies.clear();
+  SHOAL_ASSERT_OK_AND_ASSIGN(const ShardReport report, Run());
+  ASSERT_EQ(report.nodes.size(), 1);
+  EXPECT_EQ(report.nodes[0].name, "alpha");
+  EXPECT_FALSE(fs::exists(Out() + "/beta"));
+}
+
 TEST_F(ShardTest, GoesOnWhereItWasStoppedAndCopiesNothingTwice) {
   int stops = 0;
   int64_t kept_before = 0;
