@@ -335,6 +335,12 @@ absl::StatusOr<Replan> ReplanPool(const Manifest& manifest, std::span<const Node
     }
   }
   best->anew = replanner.Anew(*best);
+  for (PlacedNode& node : best->proposal.nodes) {
+    // A pool without it would be placed anew, so that this one is to be compared if it was, too.
+    node.slows_the_pool =
+        node.slows_the_pool && best->anew &&
+        node.tokens_per_second_without > best->anew->tokens_per_second * (1 + 1e-9);
+  }
   return *std::move(best);
 }
 

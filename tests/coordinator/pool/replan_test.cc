@@ -185,6 +185,24 @@ TEST(ReplanTest, APlanOfOneNodeGoesOnByWhatIsFaster) {
   }
 }
 
+TEST(ReplanTest, ANodeIsNotBlamedForWhatIsKept) {
+  // The second is ten times as fast and stores 2 of 12 units, so that the others share 10.
+  const Manifest manifest = TestManifest(12);
+  const std::vector<NodeRates> nodes = DiskNodes({1000, 10000, 1000});
+  PoolPlan old = Placed(manifest, nodes, 2, Placement::kUnits);
+  old.nodes[0].slices = {Units(0, 10)};
+  old.nodes[1].slices = {Units(10, 12)};
+  SHOAL_ASSERT_OK_AND_ASSIGN(const Replan replan, ReplanPool(manifest, nodes, old, {}));
+  EXPECT_EQ(replan.proposal.nodes[0].items, 5);
+  EXPECT_EQ(replan.proposal.nodes[1].items, 2);
+  ASSERT_TRUE(replan.anew.has_value());
+  // 1, 10 and 1: a fifth of the time of 5. Without the first 11 and 1: longer than that.
+  EXPECT_THAT(replan.anew->tokens_per_second / replan.proposal.tokens_per_second,
+              DoubleNear(5, 1e-9));
+  EXPECT_GT(replan.proposal.nodes[0].tokens_per_second_without, replan.proposal.tokens_per_second);
+  EXPECT_FALSE(replan.proposal.nodes[0].slows_the_pool);
+}
+
 TEST(ReplanTest, AddressesAreThoseOfTheNodes) {
   std::vector<NodeRates> nodes = DiskNodes({1000, 1000, 1000});
   nodes[0].address = "10.0.0.1:7071";
