@@ -54,6 +54,7 @@ std::vector<ItemRange> RangesOf(const PlacementReport& report, const PoolProposa
                                 size_t i) {
   const PlacementAxis axis(report.manifest, proposal.placement);
   std::vector<ItemRange> ranges;
+  ranges.reserve(proposal.plan.nodes[i].slices.size());
   for (const ExpertSlice& slice : proposal.plan.nodes[i].slices) {
     ranges.push_back(*axis.RangeOf(slice));
   }

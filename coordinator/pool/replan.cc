@@ -249,6 +249,7 @@ class Replanner {
   PoolProposal Propose(const PlacementAxis& axis, const KeptShares& shares) const {
     const auto slices_of = [&axis](const std::vector<ItemRange>& ranges) {
       std::vector<ExpertSlice> slices;
+      slices.reserve(ranges.size());
       for (const ItemRange& range : ranges) {
         slices.push_back(axis.SliceOf(range));
       }

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Ranges = std::vector<ItemRange>;
 
-SharingNode Old(double rate, Ranges computes, const Ranges& copies = {}) {
+SharingNode Old(double rate, const Ranges& computes, const Ranges& copies = {}) {
   SharingNode node{rate, false, false, computes, computes};
   node.stores.insert(node.stores.end(), copies.begin(), copies.end());
   return node;

@@ -51,6 +51,7 @@ inline NodeRates DiskNode(const std::string& name, double read_bytes_per_second)
 
 inline std::vector<NodeRates> DiskNodes(const std::vector<double>& rates) {
   std::vector<NodeRates> nodes;
+  nodes.reserve(rates.size());
   for (const double rate : rates) {
     nodes.push_back(DiskNode(absl::StrCat("n", rate, "-", nodes.size()), rate));
   }

@@ -15,7 +15,6 @@
 namespace shoal {
 namespace {
 
-using ::shoal::testing::DiskNode;
 using ::shoal::testing::DiskNodes;
 using ::shoal::testing::kBytesPerUnit;
 using ::shoal::testing::kExperts;
@@ -68,7 +67,7 @@ TEST(ReplanTest, AMachineMoreFetchesItsShareAndNobodyElseAnything) {
       // 120 units can be cut evenly, 256 experts to one more or less.
       const double item = placement == Placement::kUnits ? 0 : 1.0 / kExperts;
       EXPECT_THAT(replan.move.fraction, DoubleNear(1.0 / static_cast<double>(n + 1), item + 1e-9));
-      EXPECT_EQ(replan.move.bytes, static_cast<uint64_t>(replan.move.fraction * kAllBytes + 0.5));
+      EXPECT_DOUBLE_EQ(static_cast<double>(replan.move.bytes), replan.move.fraction * kAllBytes);
       EXPECT_EQ(NodeNamed(replan, nodes.back().name).slices.size(), (n + 1) / 2);
       for (size_t i = 0; i < n; ++i) {
         EXPECT_THAT(Uncovered(old.nodes[i].slices.front(), replan.proposal.plan.nodes[i].stored()),
