@@ -1,13 +1,18 @@
-#include <nlohmann/json.hpp>
+#include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "coordinator/cli/cluster_flags.h"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/fill_report.h"
 #include "coordinator/cli/interrupt.h"
 #include "coordinator/cli/pool_flags.h"
+#include "coordinator/pool/pool_filler.h"
+#include "coordinator/pool/pool_plan.h"
 
 namespace shoal {
 namespace {
@@ -19,6 +24,7 @@ class ClusterPlanCommand final : public Command {
   std::string examples() const override {
     return "  shoal cluster plan > pool.json\n"
            "  shoal cluster plan --change-to new-pool.json\n"
+           "  shoal cluster plan --change-to new-pool.json --fill\n"
            "The old plan serves until every node of the new one has what it is given; answers go "
            "on\nmeanwhile and do not change.";
   }
@@ -26,6 +32,10 @@ class ClusterPlanCommand final : public Command {
   void AddFlags(FlagSet& flags) override {
     flags.Text("--change-to", "FILE", &next_,
                "Plan made by `shoal plan --out FILE`, with a larger epoch");
+    flags.Switch(
+        "--fill", &fill_,
+        "First have the plan's empty nodes fetch their parts, from the\ncoordinator and from "
+        "nodes that hold some");
     cluster_.Add(flags);
   }
 
@@ -33,6 +43,9 @@ class ClusterPlanCommand final : public Command {
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<ClusterClient> client, cluster_.Client(console));
     if (next_.has_value()) {
       return Change(*client, console);
+    }
+    if (fill_) {
+      return UsageError("--fill is about the nodes of the plan that --change-to names");
     }
     SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, client->Plan());
     if (plan.identity.empty()) {
@@ -54,22 +67,62 @@ class ClusterPlanCommand final : public Command {
   absl::StatusOr<ExitCode> Change(ClusterClient& client, Console& console) {
     SHOAL_ASSIGN_OR_RETURN(const PoolPlan plan, ReadPlanOf("--change-to", *next_));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt, Interrupt::Install());
-    const absl::Status changed = client.ChangePlan(plan, interrupt->token());
+    std::vector<FillingNode> filled;
+    absl::Status changed;
+    if (fill_) {
+      changed = Fill(client, plan, filled, interrupt->token(), console);
+    }
+    if (changed.ok()) {
+      changed = client.ChangePlan(plan, interrupt->token());
+    }
     if (interrupt->requested() && absl::IsCancelled(changed)) {
-      return absl::CancelledError("interrupted; the plan in force stays");
+      return absl::CancelledError(
+          fill_
+              ? "interrupted; the plan in force stays, nodes keep what they have fetched, and the "
+                "same command goes on from there"
+              : "interrupted; the plan in force stays");
     }
     SHOAL_RETURN_IF_ERROR(changed);
     if (console.json()) {
-      console.PrintJson({{"epoch", plan.epoch}, {"nodes", plan.nodes.size()}});
+      Json json = {{"epoch", plan.epoch}, {"nodes", plan.nodes.size()}};
+      if (fill_) {
+        json["filled"] = FilledJson(filled);
+      }
+      console.PrintJson(json);
     } else {
-      console.Print(
-          absl::StrCat("epoch ", plan.epoch, " is in force, with ", plan.nodes.size(), " nodes\n"));
+      console.Print(absl::StrCat(FormatFilled(filled), "epoch ", plan.epoch, " is in force, with ",
+                                 plan.nodes.size(), " nodes\n"));
     }
     return ExitCode::kOk;
   }
 
+  // What would be refused afterwards is refused before anything is copied.
+  absl::Status Fill(ClusterClient& client, PoolPlan plan, std::vector<FillingNode>& nodes,
+                    const std::stop_token& stop, Console& console) const {
+    SHOAL_ASSIGN_OR_RETURN(const PoolPlan in_force, client.Plan());
+    if (plan.epoch <= in_force.epoch) {
+      return absl::InvalidArgumentError(absl::StrCat("the plan has the epoch ", plan.epoch,
+                                                     ", and the one in force has ", in_force.epoch,
+                                                     ": a later plan has a larger one"));
+    }
+    SHOAL_RETURN_IF_ERROR(CheckPlanAddresses(plan, absl::StrCat("--change-to: ", *next_),
+                                             cluster_.insecure, console));
+    const std::string at = cluster_.at.value_or(kDefaultClusterAddress);
+    SHOAL_ASSIGN_OR_RETURN(const LentModel model, AskModel(at, stop));
+    SHOAL_RETURN_IF_ERROR(CheckPlan(plan, model.manifest));
+    SHOAL_ASSIGN_OR_RETURN(nodes, LookAtNodes(model.manifest, plan, std::nullopt));
+    if (const auto without = ChooseSources({}, NumericAddress(at).value_or(""), nodes)) {
+      return UsageError(absl::StrCat("node ", *without,
+                                     " is on another machine and could not reach the coordinator "
+                                     "at ",
+                                     at, ": say --at with its IP:PORT in the network"));
+    }
+    return FillWithProgress(model, nodes, stop, console);
+  }
+
   ClusterFlags cluster_;
   std::optional<std::string> next_;
+  bool fill_ = false;
 };
 
 }  // namespace

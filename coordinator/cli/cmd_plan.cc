@@ -23,6 +23,7 @@ class PlanCommand final : public Command {
            "  shoal plan ~/models/kimi-linear --nodes 127.0.0.1:7101,127.0.0.1:7102 --copies 2\n"
            "  shoal plan ~/models/kimi-linear --nodes 127.0.0.1:7101 --own --out pool.json\n"
            "  shoal plan ~/models/kimi-linear --nodes spec.json --explain --out pool.json\n"
+           "  shoal plan ~/models/kimi-linear --nodes a:7071,b:7071,c:7071 --keep pool.json\n"
            "Nothing is loaded or copied. Exit code 3 where the model does not fit: the budget\n"
            "given, or without one the memory that is free, is below the floor.";
   }

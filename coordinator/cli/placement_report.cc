@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/container/bank_scan.h"
+#include "common/container/slice_json.h"
 #include "common/io/byte_size.h"
 
 namespace shoal {
@@ -25,16 +25,98 @@ std::string RateText(double bytes_per_second) {
 
 double Milliseconds(double seconds) { return seconds * 1e3; }
 
+std::vector<std::string> NamesOf(const PoolProposal& proposal, const std::vector<size_t>& nodes) {
+  std::vector<std::string> names;
+  names.reserve(nodes.size());
+  for (const size_t node : nodes) {
+    names.push_back(proposal.plan.nodes[node].name);
+  }
+  return names;
+}
+
 std::string AfterDeath(const PoolProposal& proposal, size_t i) {
   const PlacedNode& node = proposal.nodes[i];
   if (proposal.plan.nodes[i].is_coordinator()) {
     return "the pool ends";
   }
-  if (!node.stand_in) {
+  if (!node.stand_ins) {
     return "waits";
   }
-  return absl::StrFormat("%.2f tokens/s on %s", node.tokens_per_second_after_death,
-                         proposal.plan.nodes[*node.stand_in].name);
+  std::string text = absl::StrFormat("%.2f tokens/s", node.tokens_per_second_after_death);
+  if (!node.stand_ins->empty()) {
+    absl::StrAppend(&text, " on ", absl::StrJoin(NamesOf(proposal, *node.stand_ins), ", "));
+  }
+  return text;
+}
+
+// The units or experts that a node computes, [begin, end) each.
+std::vector<ItemRange> RangesOf(const PlacementReport& report, const PoolProposal& proposal,
+                                size_t i) {
+  const PlacementAxis axis(report.manifest, proposal.placement);
+  std::vector<ItemRange> ranges;
+  ranges.reserve(proposal.plan.nodes[i].slices.size());
+  for (const ExpertSlice& slice : proposal.plan.nodes[i].slices) {
+    ranges.push_back(*axis.RangeOf(slice));
+  }
+  return ranges;
+}
+
+std::string RangesText(const std::vector<ItemRange>& ranges) {
+  return ranges.empty() ? "-"
+                        : absl::StrJoin(ranges, ",", [](std::string* text, const ItemRange& range) {
+                            absl::StrAppend(text, range.begin, "-", range.end - 1);
+                          });
+}
+
+std::string Joined(const std::vector<std::string>& names) { return absl::StrJoin(names, ", "); }
+
+std::string MoveText(const Move& move) {
+  return absl::StrFormat("%s, %.1f %% of all expert bytes", FormatByteSize(move.bytes),
+                         move.fraction * 100);
+}
+
+// How the new plan goes on from the old one.
+std::string ReplanText(const Replan& replan) {
+  std::string text =
+      absl::StrCat("Epoch ", replan.proposal.plan.epoch, " of the plan that is kept");
+  if (!replan.added.empty()) {
+    absl::StrAppend(&text, "; new: ", Joined(replan.added));
+  }
+  if (!replan.gone.empty()) {
+    absl::StrAppend(&text, "; gone: ", Joined(replan.gone));
+  }
+  absl::StrAppend(
+      &text, ". To be fetched: ", replan.move.bytes > 0 ? MoveText(replan.move) : "nothing", ".\n");
+  if (!replan.anew) {
+    return text;
+  }
+  // Less is not worth the hours that a copy takes, and rates are measured no better.
+  constexpr double kNotable = 1.05;
+  const double gain = replan.anew->tokens_per_second / replan.proposal.tokens_per_second;
+  if (gain >= kNotable) {
+    absl::StrAppendFormat(
+        &text, "Placed anew it would be %.0f %% faster (%.2f tokens/s), and %s would be fetched.\n",
+        (gain - 1) * 100, replan.anew->tokens_per_second, MoveText(replan.anew->move));
+  }
+  return text;
+}
+
+Json MoveJson(const Move& move) {
+  return {{"moved_bytes", move.bytes}, {"moved_fraction", move.fraction}};
+}
+
+Json ReplanJson(const Replan& replan) {
+  Json json = MoveJson(replan.move);
+  json["epoch"] = replan.proposal.plan.epoch;
+  json["added"] = replan.added;
+  json["gone"] = replan.gone;
+  json["stored_once"] = Json(SlicesToJson(replan.stored_once));
+  json["anew"] = nullptr;
+  if (replan.anew) {
+    json["anew"] = MoveJson(replan.anew->move);
+    json["anew"]["tokens_per_second"] = replan.anew->tokens_per_second;
+  }
+  return json;
 }
 
 std::string Headline(const PlacementReport& report) {
@@ -55,24 +137,27 @@ std::string Headline(const PlacementReport& report) {
     absl::StrAppend(&text, "The other placement is not possible: ", both.why_no_other.message(),
                     "\n");
   }
-  return text;
+  return report.replan == nullptr ? text : text + ReplanText(*report.replan);
 }
 
-std::string Table(const PoolProposal& proposal) {
+std::string Table(const PlacementReport& report) {
+  const PoolProposal& proposal = report.proposals.best;
   size_t width = 4;
-  for (const PoolNode& node : proposal.plan.nodes) {
-    width = std::max(width, node.name.size());
+  size_t ranges_width = 11;
+  for (size_t i = 0; i < proposal.nodes.size(); ++i) {
+    width = std::max(width, proposal.plan.nodes[i].name.size());
+    ranges_width = std::max(ranges_width, RangesText(RangesOf(report, proposal, i)).size());
   }
-  std::string text = absl::StrFormat("%-*s  %-11s %7s %10s %11s  %-6s  %s\n", width, "node",
-                                     PlacementName(proposal.placement), "share", "stored",
-                                     "a layer", "limit", "after its death");
+  std::string text = absl::StrFormat("%-*s  %-*s %7s %10s %11s  %-6s  %s\n", width, "node",
+                                     ranges_width, PlacementName(proposal.placement), "share",
+                                     "stored", "a layer", "limit", "after its death");
   for (size_t i = 0; i < proposal.nodes.size(); ++i) {
     const PlacedNode& node = proposal.nodes[i];
-    absl::StrAppendFormat(&text, "%-*s  %-11s %5.1f %% %10s %8.3f ms  %-6s  %s\n", width,
-                          proposal.plan.nodes[i].name, absl::StrCat(node.begin, "-", node.end - 1),
-                          node.share * 100, FormatByteSize(node.stored_bytes),
-                          Milliseconds(node.times.total()), LimitName(node.times),
-                          AfterDeath(proposal, i));
+    absl::StrAppendFormat(&text, "%-*s  %-*s %5.1f %% %10s %8.3f ms  %-6s  %s\n", width,
+                          proposal.plan.nodes[i].name, ranges_width,
+                          RangesText(RangesOf(report, proposal, i)), node.share * 100,
+                          FormatByteSize(node.stored_bytes), Milliseconds(node.times.total()),
+                          LimitName(node.times), AfterDeath(proposal, i));
   }
   return text;
 }
@@ -108,7 +193,13 @@ std::vector<std::string> Warnings(const PlacementReport& report) {
   if (no_link) {
     warnings.push_back("the rate of links is not known and not counted, only round trips");
   }
-  if (report.options.copies == 1) {
+  if (report.replan != nullptr && !report.replan->stored_once.empty()) {
+    warnings.push_back(
+        absl::StrCat(FormatSlice(report.replan->stored_once.front()),
+                     report.replan->stored_once.size() > 1 ? " and others" : "",
+                     " have lost their second copy: add a machine with --copies 2, which then "
+                     "stores one"));
+  } else if (report.options.copies == 1) {
     warnings.push_back(
         "one copy: where a node dies an answer waits for it, unless `run` may read its part from "
         "DIR; --copies 2 keeps a second copy");
@@ -140,7 +231,11 @@ Json NodeJson(const PlacementReport& report, const PoolProposal& proposal, size_
   Json json;
   json["name"] = rates.name;
   json["address"] = rates.address;
-  json[std::string(PlacementName(proposal.placement))] = {node.begin, node.end};
+  const std::vector<ItemRange> ranges = RangesOf(report, proposal, i);
+  json[std::string(PlacementName(proposal.placement))] =
+      ranges.size() == 1 ? Json{ranges.front().begin, ranges.front().end} : Json(nullptr);
+  json["slices"] = Json(SlicesToJson(proposal.plan.nodes[i].slices));
+  json["copies"] = Json(SlicesToJson(proposal.plan.nodes[i].copies));
   json["share"] = node.share;
   json["stored_bytes"] = node.stored_bytes;
   json["free_disk_bytes"] = rates.free_disk_bytes;
@@ -156,7 +251,7 @@ Json NodeJson(const PlacementReport& report, const PoolProposal& proposal, size_
   json["compute_seconds"] = node.times.compute;
   json["network_seconds"] = node.times.network;
   json["limit"] = std::string(LimitName(node.times));
-  json["stand_in"] = node.stand_in ? Json(proposal.plan.nodes[*node.stand_in].name) : Json(nullptr);
+  json["stand_ins"] = node.stand_ins ? Json(NamesOf(proposal, *node.stand_ins)) : Json(nullptr);
   json["tokens_per_second_after_death"] = node.tokens_per_second_after_death;
   json["tokens_per_second_without"] = node.tokens_per_second_without;
   json["slows_the_pool"] = node.slows_the_pool;
@@ -183,7 +278,7 @@ Json ProposalJson(const PlacementReport& report, const PoolProposal& proposal) {
 }  // namespace
 
 std::string FormatPlacement(const PlacementReport& report) {
-  std::string text = absl::StrCat(Headline(report), "\n", Table(report.proposals.best));
+  std::string text = absl::StrCat(Headline(report), "\n", Table(report));
   absl::string_view before = "\n";
   for (const std::string& warning : Warnings(report)) {
     absl::StrAppend(&text, before, "- ", warning, "\n");
@@ -222,7 +317,12 @@ std::string ExplainPlacement(const PlacementReport& report) {
       "replies meet.\n",
       PlacementName(report.proposals.best.placement), options.hit_rate,
       absl::ToDoubleMilliseconds(options.trunk_time));
-  if (report.options.copies > 1) {
+  if (report.replan != nullptr) {
+    text +=
+        "Nodes of the plan that is kept compute what they store and fetch nothing. Those with more "
+        "than\ntheir share give to who stores it too, and the rest of it to new nodes, from an end "
+        "of a\nrange; they go on storing it, as a copy.\n";
+  } else if (report.options.copies > 1) {
     text +=
         "Each node stores the range after its own too and computes both when that node dies. The\n"
         "order is the one that is fastest after the worst death.\n";
@@ -240,6 +340,7 @@ Json PlacementJson(const PlacementReport& report) {
   json["best"] = ProposalJson(report, report.proposals.best);
   json["other"] =
       report.proposals.other ? ProposalJson(report, *report.proposals.other) : Json(nullptr);
+  json["replan"] = report.replan == nullptr ? Json(nullptr) : ReplanJson(*report.replan);
   json["why_no_other"] = std::string(report.proposals.why_no_other.message());
   json["warnings"] = Warnings(report);
   return json;

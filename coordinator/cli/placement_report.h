@@ -8,6 +8,7 @@
 #include "common/container/manifest.h"
 #include "coordinator/cli/console.h"
 #include "coordinator/pool/placement.h"
+#include "coordinator/pool/replan.h"
 
 namespace shoal {
 
@@ -17,6 +18,7 @@ struct PlacementReport {
   std::span<const NodeRates> nodes;  // as they were given to the planner
   const PlacementOptions& options;
   const PoolProposals& proposals;
+  const Replan* replan;  // null where the pool is placed anew; its proposal is the best
 };
 
 // The table, predictions and warnings of the best proposal, and a line about the other.

@@ -12,7 +12,9 @@
 #include "common/container/container.h"
 #include "common/container/manifest.h"
 #include "coordinator/cli/command_line.h"
+#include "coordinator/cli/placement_report.h"
 #include "coordinator/pool/placement.h"
+#include "coordinator/pool/replan.h"
 
 namespace shoal {
 
@@ -21,6 +23,8 @@ struct PlanPoolFlags {
   std::optional<int64_t> copies;
   std::optional<std::string> placement;
   std::optional<std::string> out;
+  std::optional<std::string> keep;
+  bool replace = false;
   double hit_rate = 0;
   double trunk_ms = 0;
   bool explain = false;
@@ -35,9 +39,14 @@ struct PlanPoolFlags {
 
  private:
   absl::StatusOr<std::vector<NodeRates>> Rates(const Container& container, Console& console) const;
+  std::optional<Placement> WantedPlacement() const;
   absl::StatusOr<PoolProposals> Propose(const Manifest& manifest,
                                         const std::vector<NodeRates>& nodes,
                                         const PlacementOptions& options) const;
+  absl::StatusOr<Replan> ProposeKeeping(const Manifest& manifest,
+                                        const std::vector<NodeRates>& nodes,
+                                        const ForecastOptions& forecast) const;
+  absl::Status Report(const PlacementReport& report, Console& console) const;
 };
 
 }  // namespace shoal

@@ -6,6 +6,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/container/directory_files.h"
+#include "common/io/sha256.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "common/sync/clock.h"
@@ -36,9 +38,30 @@ absl::StatusOr<NodeHoldings> Ask(NodeClient& client, const Manifest& manifest) {
   return holdings;
 }
 
-v1::FillRequest RequestOf(const Container& container, const FillTask& task) {
+absl::StatusOr<LentModel> FetchLentModel(const std::string& address, const std::stop_token& stop) {
+  NodeClient client(address, kMessageBytes);
+  SHOAL_ASSIGN_OR_RETURN(const v1::DescribeReply reply, client.Describe(stop));
+  if (!reply.has_terms()) {
+    return absl::FailedPreconditionError("it is an empty node and knows no model");
+  }
+  v1::FetchModelRequest request;
+  *request.mutable_terms() = reply.terms();
+  request.set_file(v1::MODEL_FILE_MANIFEST);
+  SHOAL_ASSIGN_OR_RETURN(const std::string text,
+                         client.FetchModel(request, kMaxManifestBytes, stop));
+  request.set_file(v1::MODEL_FILE_CONFIG);
+  SHOAL_ASSIGN_OR_RETURN(const std::string config,
+                         client.FetchModel(request, kMaxConfigBytes, stop));
+  LentModel model;
+  SHOAL_ASSIGN_OR_RETURN(model.manifest, ParseManifest(text, config, kManifestFile));
+  SHOAL_RETURN_IF_ERROR(CheckTerms(MakeTerms(model.manifest), reply.terms()));
+  model.manifest_sha256 = ToHex(Sha256::Of(text));
+  return model;
+}
+
+v1::FillRequest RequestOf(const LentModel& model, const FillTask& task) {
   v1::FillRequest request;
-  *request.mutable_terms() = MakeTerms(container.manifest());
+  *request.mutable_terms() = MakeTerms(model.manifest);
   request.set_name(task.name);
   for (const ExpertSlice& slice : task.slices) {
     ToMessage(slice, request.add_slices());
@@ -46,18 +69,18 @@ v1::FillRequest RequestOf(const Container& container, const FillTask& task) {
   for (const std::string& source : task.sources) {
     request.add_sources(source);
   }
-  request.set_manifest_sha256(container.manifest_sha256());
+  request.set_manifest_sha256(model.manifest_sha256);
   return request;
 }
 
 // A node that has been filled closes its port for a moment, opens its partition, and serves.
-absl::Status WaitUntilServed(const Container& container, const FillTask& task, NodeClient& client,
+absl::Status WaitUntilServed(const LentModel& model, const FillTask& task, NodeClient& client,
                              const std::stop_token& stop) {
   const Clock& clock = Clock::Real();
   const absl::Time end = clock.Now() + kServesWithin;
   absl::Status last;
   while (clock.Now() < end) {
-    const absl::StatusOr<NodeHoldings> holdings = Ask(client, container.manifest());
+    const absl::StatusOr<NodeHoldings> holdings = Ask(client, model.manifest);
     last = holdings.status();
     if (holdings.ok() && !holdings->empty) {
       for (const ExpertSlice& slice : task.slices) {
@@ -72,11 +95,11 @@ absl::Status WaitUntilServed(const Container& container, const FillTask& task, N
                    last.ok() ? "it answers that it is empty" : std::string(last.message()), ")"));
 }
 
-absl::Status Fill(const Container& container, const FillTask& task,
+absl::Status Fill(const LentModel& model, const FillTask& task,
                   const OnPartitionProgress& on_progress, const std::stop_token& stop) {
   NodeClient client(task.address, kMessageBytes);
   SHOAL_RETURN_IF_ERROR(client.Fill(
-      RequestOf(container, task),
+      RequestOf(model, task),
       [&on_progress](const v1::FillProgress& progress) {
         if (on_progress) {
           // It goes to a terminal, and whatever the node likes can be in it.
@@ -85,10 +108,20 @@ absl::Status Fill(const Container& container, const FillTask& task,
         }
       },
       stop));
-  return WaitUntilServed(container, task, client, stop);
+  return WaitUntilServed(model, task, client, stop);
 }
 
 }  // namespace
+
+LentModel LentModelOf(const Container& container) {
+  return {container.manifest(), container.manifest_sha256()};
+}
+
+absl::StatusOr<LentModel> AskModel(const std::string& address, const std::stop_token& stop) {
+  absl::StatusOr<LentModel> model = FetchLentModel(address, stop);
+  SHOAL_RETURN_IF_ERROR(Annotate(model.status(), address));
+  return model;
+}
 
 absl::StatusOr<NodeHoldings> AskHoldings(const Manifest& manifest, const std::string& address) {
   NodeClient client(address, kMessageBytes);
@@ -97,9 +130,9 @@ absl::StatusOr<NodeHoldings> AskHoldings(const Manifest& manifest, const std::st
   return holdings;
 }
 
-absl::Status FillNode(const Container& container, const FillTask& task,
+absl::Status FillNode(const LentModel& model, const FillTask& task,
                       const OnPartitionProgress& on_progress, const std::stop_token& stop) {
-  return Annotate(Fill(container, task, on_progress, stop),
+  return Annotate(Fill(model, task, on_progress, stop),
                   absl::StrCat("node ", task.name, " at ", task.address));
 }
 

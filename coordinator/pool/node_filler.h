@@ -1,4 +1,4 @@
-// Has empty nodes fetch their partitions from whoever holds units.
+// Has an empty node fetch its partition from whoever holds units.
 #ifndef SHOAL_COORDINATOR_POOL_NODE_FILLER_H_
 #define SHOAL_COORDINATOR_POOL_NODE_FILLER_H_
 
@@ -27,6 +27,19 @@ struct NodeHoldings {
 //   INVALID_ARGUMENT     what it says makes no sense
 absl::StatusOr<NodeHoldings> AskHoldings(const Manifest& manifest, const std::string& address);
 
+// What a node has to know of a container to fetch a part of it from strangers.
+struct LentModel {
+  Manifest manifest;
+  std::string manifest_sha256;  // of manifest.json, 64 hexadecimal digits
+};
+LentModel LentModelOf(const Container& container);
+// Asks for it at `address`, where a resident coordinator lends its container, or a node. Errors name
+// the address.
+//   UNAVAILABLE          it does not answer
+//   FAILED_PRECONDITION  it is an empty node
+//   and ParseManifest's errors
+absl::StatusOr<LentModel> AskModel(const std::string& address, const std::stop_token& stop);
+
 struct FillTask {
   std::string address;               // of the node, host:port
   std::string name;                  // its own
@@ -34,14 +47,14 @@ struct FillTask {
   std::vector<std::string> sources;  // numeric host:port of who holds units, in the order to ask
 };
 
-// Tells a node to fill itself with a part of `container` and waits until it serves it. Blocks for as
+// Tells a node to fill itself with a part of `model` and waits until it serves it. Blocks for as
 // long as the copy takes; `on_progress` is called as it goes, in this thread. After an error, or
 // killed, the same call goes on from what the node has finished. Errors name the node.
 //   CANCELLED            `stop` came; the node keeps what is finished
 //   UNAVAILABLE          the node is not reached or is lost; or it was filled and does not serve
 //                        within two minutes, which it then says why
 //   and the errors of ExpertNode.Fill (proto/shoal/v1/expert_node.proto)
-absl::Status FillNode(const Container& container, const FillTask& task,
+absl::Status FillNode(const LentModel& model, const FillTask& task,
                       const OnPartitionProgress& on_progress, const std::stop_token& stop);
 
 }  // namespace shoal

@@ -38,7 +38,8 @@ bool Exists(const std::string& path) {
   return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
 }
 
-// Fills in `node` from a partition that is there. ALREADY_EXISTS where it is not the one wanted.
+// Fills in `node` from a partition that is there. ALREADY_EXISTS where it lacks anything wanted; more
+// is no harm: a node whose units were given to another keeps them.
 absl::Status TakeExisting(const Container& container, const Job& job, ShardedNode& node) {
   const auto partition = Partition::Open(job.target);
   if (!partition.ok()) {
@@ -47,12 +48,15 @@ absl::Status TakeExisting(const Container& container, const Job& job, ShardedNod
         std::string(partition.status().message()), "); remove it or choose another --out"));
   }
   const PartitionIndex& found = (*partition)->index();
-  if (found.name != job.wanted.name || found.slices != job.wanted.slices ||
+  const bool lacks = std::any_of(
+      job.wanted.slices.begin(), job.wanted.slices.end(),
+      [&found](const ExpertSlice& slice) { return !Uncovered(slice, found.slices).empty(); });
+  if (found.name != job.wanted.name || lacks ||
       !CheckPartition(found, container.manifest(), job.target).ok()) {
     return absl::AlreadyExistsError(
         absl::StrCat(job.target, " holds the partition of node ", found.name,
                      found.identity != job.wanted.identity ? " of another container"
-                     : found.slices != job.wanted.slices   ? " with other slices"
+                     : lacks                               ? " with other slices"
                                                            : "",
                      "; remove it or choose another --out"));
   }

@@ -42,7 +42,8 @@ struct ShardReport {
 // first, and ends with the same bytes. `out` is created where it does not exist.
 //   CANCELLED            `stop` came; what is finished is kept
 //   FAILED_PRECONDITION  another process is at work in NAME.partial, or it holds other work
-//   ALREADY_EXISTS       `out`/NAME is something else than this partition
+//   ALREADY_EXISTS       `out`/NAME is something else than a partition of this node with these slices
+//                        or more
 //   RESOURCE_EXHAUSTED   the disk has not the space; compared in bytes before anything is written
 //   DATA_LOSS            a unit of the container is damaged; names file, layer, expert and unit
 //   INVALID_ARGUMENT     no node has that name, or `out` is the container itself

@@ -24,8 +24,9 @@ constexpr uint64_t kSlowestBytesPerSecond = 1'000'000;
 // A node that vanished without a word is noticed after their sum.
 constexpr int kKeepaliveMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5'000;
-constexpr int kReconnectMinMs = 200;
+constexpr int kReconnectMs = 200;
 constexpr int kReconnectMaxMs = 2000;
+constexpr int kConnectWithinMs = 3000;
 
 // gRPC ends a call whose message it does not take with the code that a busy node answers with. Only
 // its words tell them apart.
@@ -108,8 +109,9 @@ NodeClient::NodeClient(const std::string& address, uint64_t max_message_bytes)
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // A node that was just filled is gone for a moment.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMinMs);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMs);
+  // In spite of its name it is also how long one attempt may take.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectWithinMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   // A connection of its own: one to the same address that another part of the program has may be
   // waiting to try again.

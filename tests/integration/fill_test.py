@@ -104,7 +104,7 @@ class Filling:
         report = self.shoal.ok("fill", self.container, "--plan", plan, "--json").json
         check([node["already_filled"] for node in report["nodes"]] == [False, False] and all(node["bank_bytes"] > 0 for node in report["nodes"]),
               "fill reports both nodes", str(report))
-        check(a.address in report["nodes"][1]["sources"], "the first is a source for the second", str(report))
+        check(all(len(node["sources"]) == 1 for node in report["nodes"]), "from DIR, which is all that holds anything", str(report))
         self.equals_shard(plan, [a, b], "from the container")
         self.run(plan, "from the container")
         again = self.shoal.ok("fill", self.container, "--plan", plan, "--json").json
@@ -181,6 +181,43 @@ class Filling:
         check(report is not None and 0 < report["nodes"][0]["bytes_kept"] < report["nodes"][0]["bank_bytes"],
               f"and the next run keeps what was finished, some of {total} banks", str(report))
         self.equals_shard(plan, [node], "resumed")
+
+    def at_the_same_time(self):
+        """A node that stands still does not hold up another."""
+        slow, quick = (self.node(self.path(name), "--name", name) for name in ("slow", "quick"))
+        plan = self.plan("both", [self.many("slow", slow.address), {**member("quick", [], [piece((0, 4))]), "address": quick.address}])
+        finished = []
+
+        def stop(_):
+            slow.signal(signal.SIGSTOP)
+            finished.append(os.path.exists(slow.directory))
+            deadline = time.monotonic() + DEADLINE_S
+            while not os.path.exists(quick.directory) and time.monotonic() < deadline:
+                time.sleep(0.005)  # between two looks at the condition
+            finished.append(os.path.exists(quick.directory))
+            slow.signal(signal.SIGCONT)
+
+        status, said = self.while_filling(slow, ("fill", self.container, "--plan", plan), stop)
+        check(status == 0 and finished == [False, True], "nodes are filled at the same time", f"{status}: {said} {finished}")
+        self.equals_shard(plan, [slow, quick], "at the same time")
+
+    def slow_to_answer(self):
+        """A machine that takes its time to accept a connection is waited for."""
+        node = self.node(self.path("sleepy"), "--name", "sleepy")
+        plan = self.plan("sleepy", [{**member("sleepy", [piece((0, 8))]), "address": node.address}])
+        node.signal(signal.SIGSTOP)
+        process = subprocess.Popen([self.shoal.program, "fill", self.container, "--plan", plan], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(1)  # so that it has long been asked
+        node.signal(signal.SIGCONT)
+        _, error = process.communicate(timeout=DEADLINE_S)
+        check(process.returncode == 0, "a node that is slow to accept a connection is filled", error.decode())
+
+    def one_fails(self):
+        """The others are filled all the same."""
+        small, good = self.node(self.path("little"), "--name", "little", before=limit_files(200_000)), self.node(self.path("good"), "--name", "good")
+        plan = self.plan("one-fails", [{**member("little", [piece((0, 8))]), "address": small.address}, {**member("good", [], [piece((0, 4))]), "address": good.address}])
+        self.shoal.refused(("fill", self.container, "--plan", plan), 1, "node little", "free some disk")
+        self.equals_shard(plan, [good], "one fails")
 
     def loses_a_source(self):
         first, second = self.node(self.container), self.node(self.container)
@@ -302,7 +339,8 @@ def main():
     program, node_program, container, checkpoint = sys.argv[1:]
     with tempfile.TemporaryDirectory() as work:
         filling = Filling(Shoal(program), node_program, container, checkpoint, work)
-        for test in (filling.from_the_container_then_from_peers, filling.killed_and_gone_on, filling.resumed, filling.loses_a_source,
+        for test in (filling.from_the_container_then_from_peers, filling.killed_and_gone_on, filling.resumed, filling.at_the_same_time,
+                     filling.slow_to_answer, filling.one_fails, filling.loses_a_source,
                      filling.damaged_source, filling.full_disk, filling.refusals, filling.planned_while_empty):
             try:
                 test()

@@ -293,4 +293,5 @@ def main():
     finish()
 
 
-main()
+if __name__ == "__main__":
+    main()

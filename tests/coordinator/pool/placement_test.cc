@@ -10,67 +10,31 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/coordinator/pool/planned_model.h"
 #include "tests/testing/status_matchers.h"
 
 namespace shoal {
 namespace {
 
+using ::shoal::testing::DiskNode;
+using ::shoal::testing::DiskNodes;
+using ::shoal::testing::kBytesPerUnit;
+using ::shoal::testing::kExperts;
+using ::shoal::testing::kLayers;
+using ::shoal::testing::kSmallFiles;
+using ::shoal::testing::kUnitBytes;
 using ::shoal::testing::StatusIs;
+using ::shoal::testing::TestManifest;
 using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr double kNever = 1e15;  // bytes a second that limit nothing
-constexpr int64_t kLayers = 10;
-constexpr int64_t kExperts = 256;
-constexpr uint64_t kUnitBytes = 4096;
-// 8 chosen experts.
-constexpr double kBytesPerUnit = 8 * 4096;
-// config.json of 100 bytes, ten trees of 7.
-constexpr uint64_t kSmallFiles = 170;
-
-// 256 experts of `num_units` units, of which a token chooses 8, in 10 layers.
-Manifest TestManifest(int64_t num_units = 8, uint64_t unit_bytes = kUnitBytes) {
-  Manifest manifest;
-  manifest.identity = std::string(64, 'a');
-  manifest.config.hidden_size = 1000;
-  manifest.config.moe.num_experts = kExperts;
-  manifest.config.moe.num_experts_per_token = 8;
-  manifest.unit_layout.num_units = num_units;
-  manifest.unit_layout.unit_bytes = unit_bytes;
-  manifest.unit_layout.record_bytes =
-      AlignUp(static_cast<uint64_t>(num_units) * unit_bytes, kRecordAlignment);
-  manifest.files.push_back({std::string(kConfigFile), 100, ""});
-  for (int64_t layer = 0; layer < kLayers; ++layer) {
-    manifest.banks.push_back({layer, "", 0});
-    manifest.files.push_back({BankTreeFile(layer), 7, ""});
-  }
-  return manifest;
-}
-
-NodeRates DiskNode(const std::string& name, double read_bytes_per_second) {
-  NodeRates node;
-  node.name = name;
-  node.read_bytes_per_second = read_bytes_per_second;
-  node.compute_bytes_per_second = kNever;
-  node.free_disk_bytes = uint64_t{1} << 60;
-  return node;
-}
-
-std::vector<NodeRates> DiskNodes(const std::vector<double>& rates) {
-  std::vector<NodeRates> nodes;
-  for (const double rate : rates) {
-    nodes.push_back(DiskNode(absl::StrCat("n", rate, "-", nodes.size()), rate));
-  }
-  return nodes;
-}
-
 std::vector<int64_t> Sizes(const PoolProposal& proposal) {
   std::vector<int64_t> sizes;
   for (const PlacedNode& node : proposal.nodes) {
-    sizes.push_back(node.end - node.begin);
+    sizes.push_back(node.items);
   }
   return sizes;
 }
@@ -200,7 +164,7 @@ TEST(PlacementTest, WithCopiesTheOtherOfTwoComputesEverything) {
   EXPECT_EQ(proposal.nodes[0].stored_bytes, kLayers * kExperts * 8 * kUnitBytes + kSmallFiles);
   EXPECT_DOUBLE_EQ(proposal.tokens_per_second, 0.1);
   EXPECT_DOUBLE_EQ(proposal.nodes[0].tokens_per_second_after_death, 0.05);
-  EXPECT_EQ(proposal.nodes[0].stand_in, 1);
+  EXPECT_EQ(proposal.nodes[0].stand_ins, std::vector<size_t>{1});
   EXPECT_DOUBLE_EQ(proposal.tokens_per_second_after_worst_death, 0.05);
 }
 
@@ -222,7 +186,7 @@ TEST(PlacementTest, TheCoordinatorIsInTheChainAndStoresNothing) {
   EXPECT_THAT(own->copies, IsEmpty());
   const auto place = static_cast<size_t>(own - proposal.plan.nodes.begin());
   EXPECT_EQ(proposal.nodes[place].stored_bytes, 0);
-  EXPECT_FALSE(proposal.nodes[place].stand_in.has_value());
+  EXPECT_FALSE(proposal.nodes[place].stand_ins.has_value());
   // Whoever comes before it has no copy; the other has the copy of that one.
   EXPECT_THAT(proposal.plan.nodes[(place + 2) % 3].copies, IsEmpty());
   EXPECT_EQ(proposal.plan.nodes[(place + 1) % 3].copies,

@@ -235,10 +235,21 @@ TEST_F(ShardTest, SaysWhatIsThereAlready) {
   ExpectAsUndisturbed();
 }
 
+TEST_F(ShardTest, TakesOneThatHoldsMore) {
+  SHOAL_ASSERT_OK_AND_ASSIGN(const ShardReport first, Run());
+  PoolPlan less = plan_;
+  less.nodes[1].copies.clear();
+  SHOAL_ASSERT_OK_AND_ASSIGN(const ShardReport report,
+                             Shard(*container_, less, Out(), {}, nullptr, {}));
+  EXPECT_TRUE(report.nodes[1].already_there);
+  EXPECT_EQ(report.nodes[1].partition_bytes, first.nodes[1].partition_bytes);
+  ExpectAsUndisturbed();
+}
+
 TEST_F(ShardTest, NeverOverwritesSomethingElse) {
   SHOAL_ASSERT_OK(Run());
   PoolPlan other = plan_;
-  other.nodes[1].copies.clear();
+  other.nodes[1].copies.front().units.end = 2;
   EXPECT_THAT(Shard(*container_, other, Out(), {}, nullptr, {}),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr("out/beta"), HasSubstr("with other slices"),
