@@ -10,6 +10,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/fill_report.h"
 #include "coordinator/cli/interrupt.h"
+#include "coordinator/cli/model_flags.h"
 #include "coordinator/cli/pool_flags.h"
 #include "coordinator/pool/pool_filler.h"
 #include "coordinator/pool/pool_plan.h"
@@ -117,7 +118,7 @@ class ClusterPlanCommand final : public Command {
                                      "at ",
                                      at, ": say --at with its IP:PORT in the network"));
     }
-    return FillWithProgress(model, nodes, stop, console);
+    return FillWithProgress(model, nodes, kLentAtOnce, stop, console);
   }
 
   ClusterFlags cluster_;

@@ -16,6 +16,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/fill_report.h"
 #include "coordinator/cli/interrupt.h"
+#include "coordinator/cli/model_flags.h"
 #include "coordinator/cli/pool_flags.h"
 #include "coordinator/pool/pool_filler.h"
 #include "coordinator/pool/pool_plan.h"
@@ -137,8 +138,12 @@ class FillCommand final : public Command {
       return absl::OkStatus();
     }
     std::unique_ptr<UnitsServer> lender;
+    // Sources that are named are coordinators or nodes, which both lend to as few as a coordinator.
+    int at_once = kLentAtOnce;
     if (!from_) {
-      SHOAL_ASSIGN_OR_RETURN(lender, UnitsServer::Start(container, {}, listen_address_));
+      const UnitsService::Options options;
+      at_once = options.max_copies;
+      SHOAL_ASSIGN_OR_RETURN(lender, UnitsServer::Start(container, options, listen_address_));
     }
     const std::optional<std::string> without = ChooseSources(
         from_addresses_, lender == nullptr ? "" : lender->address().ToString(), nodes);
@@ -148,7 +153,7 @@ class FillCommand final : public Command {
                        " is on another machine and nobody holds units that it could reach: "
                        "say --listen with an address of this machine"));
     }
-    return FillWithProgress(LentModelOf(container), nodes, stop, console);
+    return FillWithProgress(LentModelOf(container), nodes, at_once, stop, console);
   }
 
   std::string directory_;

@@ -10,12 +10,12 @@
 
 namespace shoal {
 
-absl::Status FillWithProgress(const LentModel& model, std::span<FillingNode> nodes,
+absl::Status FillWithProgress(const LentModel& model, std::span<FillingNode> nodes, int at_once,
                               const std::stop_token& stop, Console& console) {
   ProgressLine line(Clock::Real(), console.error_is_terminal(),
                     [&console](absl::string_view text) { console.NoteRaw(text); });
   return FillNodes(
-      model, nodes,
+      model, nodes, at_once,
       [&line](const PartitionProgress& progress) {
         line.Update({.step = progress.step,
                      .bytes_done = progress.bytes_done,

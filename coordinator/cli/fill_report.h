@@ -13,7 +13,7 @@
 namespace shoal {
 
 // FillNodes, with a line of progress on standard error.
-absl::Status FillWithProgress(const LentModel& model, std::span<FillingNode> nodes,
+absl::Status FillWithProgress(const LentModel& model, std::span<FillingNode> nodes, int at_once,
                               const std::stop_token& stop, Console& console);
 
 // A line for each node that was asked for.

@@ -26,10 +26,32 @@ struct Move {
   size_t to_place = 0;
 };
 
+double SizeOf(const ExpertSlice& slice) {
+  return static_cast<double>(slice.units.size() * slice.experts.size());
+}
+
+// By holder; 0 where it is not asked.
+std::vector<double> WeightsOf(std::span<const Cell> cells, const std::vector<bool>& asked) {
+  std::vector<double> weights(asked.size());
+  for (const Cell& cell : cells) {
+    if (!cell.holders.empty()) {
+      weights[cell.holders.front()] += SizeOf(cell.slice);
+    }
+  }
+  double least = 0;  // of those that are first somewhere
+  for (const double weight : weights) {
+    least = weight > 0 && (least == 0 || weight < least) ? weight : least;
+  }
+  for (size_t holder = 0; holder < weights.size(); ++holder) {
+    weights[holder] = asked[holder] ? std::max(weights[holder], least) : 0;
+  }
+  return weights;
+}
+
 class Balancer {
  public:
-  Balancer(const ExpertSlice& whole, std::span<const Cell> cells, std::span<const double> weights)
-      : weights_(weights), loads_(weights.size()) {
+  Balancer(const ExpertSlice& whole, std::span<const Cell> cells, const std::vector<bool>& asked)
+      : weights_(WeightsOf(cells, asked)), loads_(asked.size()) {
     cuttings_.reserve(cells.size());
     for (const Cell& cell : cells) {
       Begin(whole, cell);
@@ -71,7 +93,7 @@ class Balancer {
     if (first != cell.holders.end()) {
       cutting.steps[static_cast<size_t>(first - cell.holders.begin())] =
           cutting.by_units ? units : experts;
-      loads_[*first] += static_cast<double>(units * experts);
+      loads_[*first] += SizeOf(cell.slice);
     }
   }
 
@@ -191,18 +213,30 @@ class Balancer {
   // Loads are sums of whole numbers divided by weights: closer than this is the same.
   static constexpr double kEqual = 1e-9;
 
-  const std::span<const double> weights_;
-  std::vector<double> loads_;  // by holder, in units times experts
+  const std::vector<double> weights_;  // by holder
+  std::vector<double> loads_;          // by holder, in units times experts
   std::vector<Cutting> cuttings_;
 };
 
 }  // namespace
 
 std::vector<Cell> BalanceLoad(const ExpertSlice& whole, std::span<const Cell> cells,
-                              std::span<const double> weights) {
-  Balancer balancer(whole, cells, weights);
+                              const std::vector<bool>& asked) {
+  Balancer balancer(whole, cells, asked);
   balancer.Run();
   return balancer.Result();
+}
+
+std::vector<std::vector<ExpertSlice>> WorkAfterDeath(const ExpertSlice& whole,
+                                                     std::span<const Cell> cells,
+                                                     size_t num_holders, size_t dead) {
+  std::vector<bool> asked(num_holders, true);
+  asked[dead] = false;
+  std::vector<std::vector<ExpertSlice>> work(num_holders);
+  for (const Cell& part : BalanceLoad(whole, cells, asked)) {
+    work[part.holders.front()].push_back(part.slice);
+  }
+  return work;
 }
 
 }  // namespace shoal

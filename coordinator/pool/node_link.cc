@@ -18,16 +18,18 @@ namespace shoal {
 namespace {
 
 // gRPC tries to connect again after these; a pool is a few machines in one room.
-constexpr int kReconnectMinMs = 200;
+constexpr int kReconnectMs = 200;
 constexpr int kReconnectMaxMs = 2000;
+constexpr int kConnectWithinMs = 3000;
 
 std::shared_ptr<grpc::Channel> MakeChannel(const NodeLink::Options& options) {
   grpc::ChannelArguments arguments;
   const auto limit = static_cast<int>(options.max_message_bytes);
   arguments.SetMaxReceiveMessageSize(limit);
   arguments.SetMaxSendMessageSize(limit);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMinMs);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMs);
+  // In spite of its name it is also how long one attempt may take.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectWithinMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   // Every node is a connection of its own, also two at one address after a restart.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/container/partition_index.h"
 #include "common/status/status_macros.h"
+#include "coordinator/pool/cells.h"
+#include "coordinator/pool/load_balance.h"
 
 namespace shoal {
 namespace {
@@ -57,18 +58,34 @@ Ring MakeRing(const PlacementAxis& axis, std::span<const NodeRates> nodes,
   return ring;
 }
 
-double LayerSecondsAfterDeath(const PoolForecast& forecast, const Ring& ring, size_t dead) {
-  std::vector<std::vector<ExpertSlice>> work = ring.ranges;
-  std::vector<ExpertSlice>& holder = work[ring.HolderOf(dead)];
-  holder.insert(holder.end(), work[dead].begin(), work[dead].end());
-  work[dead].clear();
-  return forecast.LayerSeconds(ring.nodes, work);
+bool IsCoordinator(const NodeRates& node) { return node.address == kOwnAddress; }
+
+// Each range with those who can compute it: its node, then the holder of the copy, then a coordinator,
+// which has everything and whom nobody outlives.
+std::vector<Cell> CellsOf(const Ring& ring) {
+  const auto own = static_cast<size_t>(
+      std::find_if(ring.nodes.begin(), ring.nodes.end(), IsCoordinator) - ring.nodes.begin());
+  std::vector<Cell> cells;
+  for (size_t i = 0; i < ring.order.size(); ++i) {
+    Cell& cell = cells.emplace_back(Cell{ring.ranges[i].front(), {i}});
+    if (i != own) {
+      cell.holders.push_back(ring.HolderOf(i));
+    }
+    if (i != own && own < ring.order.size() && ring.HolderOf(i) != own) {
+      cell.holders.push_back(own);
+    }
+  }
+  return cells;
 }
 
-double WorstDeath(const PoolForecast& forecast, const Ring& ring) {
+double WorstDeath(const ExpertSlice& whole, const PoolForecast& forecast, const Ring& ring) {
+  const std::vector<Cell> cells = CellsOf(ring);
   double worst = 0;
   for (size_t i = 0; i < ring.order.size(); ++i) {
-    worst = std::max(worst, LayerSecondsAfterDeath(forecast, ring, i));
+    if (!IsCoordinator(ring.nodes[i])) {
+      worst = std::max(
+          worst, forecast.LayerSeconds(ring.nodes, WorkAfterDeath(whole, cells, cells.size(), i)));
+    }
   }
   return worst;
 }
@@ -77,18 +94,19 @@ Ring BestRing(const PlacementAxis& axis, const PoolForecast& forecast,
               std::span<const NodeRates> nodes, std::span<const int64_t> shares,
               std::vector<size_t> order) {
   if (order.size() > kMostNodesInAnyOrder) {
-    // A range goes to the node before its own: by rising shares no step up, where the smaller takes
-    // over from the larger, is larger than it must be, and the one step down costs least.
+    // A range goes to the node before its own: by rising shares no step up, where the smaller has to
+    // do what the larger alone had beside it, is larger than it must be.
     std::stable_sort(order.begin(), order.end(),
                      [shares](size_t a, size_t b) { return shares[a] < shares[b]; });
     return MakeRing(axis, nodes, shares, std::move(order));
   }
   Ring best = MakeRing(axis, nodes, shares, order);
-  double best_seconds = WorstDeath(forecast, best);
+  const ExpertSlice whole = axis.SliceOf({0, axis.total()});
+  double best_seconds = WorstDeath(whole, forecast, best);
   // A ring has no beginning: the first stays where it is.
   while (std::next_permutation(order.begin() + 1, order.end())) {
     Ring ring = MakeRing(axis, nodes, shares, order);
-    if (const double seconds = WorstDeath(forecast, ring); seconds < best_seconds) {
+    if (const double seconds = WorstDeath(whole, forecast, ring); seconds < best_seconds) {
       best_seconds = seconds;
       best = std::move(ring);
     }
@@ -103,7 +121,7 @@ PoolPlan MakePlan(const Manifest& manifest, const Ring& ring, bool with_copies) 
     PoolNode node{ring.nodes[i].name, ring.nodes[i].address, ring.ranges[i], {}};
     const size_t next = (i + 1) % ring.order.size();
     // The coordinator holds everything, and nobody outlives it.
-    if (with_copies && !node.is_coordinator() && ring.nodes[next].address != kOwnAddress) {
+    if (with_copies && !node.is_coordinator() && !IsCoordinator(ring.nodes[next])) {
       node.copies = ring.ranges[next];
     }
     plan.nodes.push_back(std::move(node));

@@ -16,8 +16,6 @@
 namespace shoal {
 namespace {
 
-// As many as a container that is lent serves at a time.
-constexpr size_t kAtOnce = 8;
 constexpr size_t kMostSources = 64;
 
 bool IsOnLoopback(const std::string& address) {
@@ -53,9 +51,12 @@ absl::Status Look(const Manifest& manifest, FillingNode& node) {
 
 class Filling {
  public:
-  Filling(const LentModel& model, std::span<FillingNode> nodes,
+  Filling(const LentModel& model, std::span<FillingNode> nodes, int at_once,
           const OnPartitionProgress& on_progress, std::stop_token stop)
-      : model_(model), on_progress_(on_progress), stop_(std::move(stop)) {
+      : model_(model),
+        at_once_(static_cast<size_t>(at_once)),
+        on_progress_(on_progress),
+        stop_(std::move(stop)) {
     for (FillingNode& node : nodes) {
       if (node.is_empty) {
         nodes_.push_back(&node);
@@ -67,7 +68,7 @@ class Filling {
   absl::Status Run() {
     {
       std::vector<std::jthread> threads;
-      for (size_t i = 0; i < std::min(kAtOnce, nodes_.size()); ++i) {
+      for (size_t i = 0; i < std::min(at_once_, nodes_.size()); ++i) {
         threads.emplace_back([this] { Work(); });
       }
     }
@@ -130,6 +131,7 @@ class Filling {
   }
 
   const LentModel& model_;
+  const size_t at_once_;
   const OnPartitionProgress& on_progress_;
   const std::stop_token stop_;
   Mutex mutex_;  // also the nodes' progress and results
@@ -195,9 +197,9 @@ std::optional<std::string> ChooseSources(const std::vector<std::string>& from,
   return without;
 }
 
-absl::Status FillNodes(const LentModel& model, std::span<FillingNode> nodes,
+absl::Status FillNodes(const LentModel& model, std::span<FillingNode> nodes, int at_once,
                        const OnPartitionProgress& on_progress, const std::stop_token& stop) {
-  return Filling(model, nodes, on_progress, stop).Run();
+  return Filling(model, nodes, at_once, on_progress, stop).Run();
 }
 
 }  // namespace shoal

@@ -49,12 +49,13 @@ std::optional<std::string> NumericAddress(const std::string& address);
 std::optional<std::string> ChooseSources(const std::vector<std::string>& from,
                                          const std::string& lender, std::span<FillingNode> nodes);
 
-// Fills every empty node, up to eight at the same time, as FillNode does. `on_progress` gets the
+// Fills every empty node, `at_once` (positive) at the same time, as FillNode does: not more than their
+// sources serve, because one that finds all of them busy gives up in the end. `on_progress` gets the
 // sum over all of them; it is called by several threads, one at a time. Where a node cannot be
 // filled the others still are, and its error is returned, with those of others.
 //   CANCELLED  `stop` came; the nodes keep what is finished
 //   and FillNode's errors
-absl::Status FillNodes(const LentModel& model, std::span<FillingNode> nodes,
+absl::Status FillNodes(const LentModel& model, std::span<FillingNode> nodes, int at_once,
                        const OnPartitionProgress& on_progress, const std::stop_token& stop);
 
 }  // namespace shoal

@@ -204,49 +204,25 @@ absl::Status PoolLayout::CheckCoverage() const {
   return absl::OkStatus();
 }
 
-// What each holder was given to compute stands for what it gets through: the plan went by its rate.
-std::vector<double> PoolLayout::WeightsOf(const std::vector<bool>& live) const {
-  const auto size = [](const std::vector<ExpertSlice>& slices) {
-    double sum = 0;
-    for (const ExpertSlice& slice : slices) {
-      sum += static_cast<double>(slice.units.size() * slice.experts.size());
-    }
-    return sum;
-  };
-  std::vector<double> weights;
-  double least = 0;  // of those that were given something
-  for (const auto& node : nodes_) {
-    weights.push_back(size(node->planned().slices));
-    least = weights.back() > 0 && (least == 0 || weights.back() < least) ? weights.back() : least;
-  }
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i] == 0) {
-      weights[i] = least > 0 ? least : 1;
-    }
-    weights[i] = live[i] ? weights[i] : 0;
-  }
-  // A coordinator that merely stands in is the last that is asked.
-  const PoolNode* own = plan_.coordinator();
-  weights.push_back(own != nullptr ? size(own->slices) : 0);
-  return weights;
-}
-
 std::shared_ptr<const std::vector<Cell>> PoolLayout::Cells() const {
-  std::vector<bool> live;
+  std::vector<bool> asked;
   for (const auto& node : nodes_) {
-    live.push_back(node->state() == NodeState::kLive);
+    asked.push_back(node->state() == NodeState::kLive);
   }
+  const bool all_live = std::find(asked.begin(), asked.end(), false) == asked.end();
+  // A coordinator that merely stands in is the last that is asked.
+  asked.push_back(plan_.coordinator() != nullptr);
   MutexLock lock(&mutex_);
-  if (shared_out_ == nullptr || live != live_) {
+  if (shared_out_ == nullptr || asked != asked_) {
     std::vector<Cell> cells = cells_;
-    if (std::find(live.begin(), live.end(), false) != live.end()) {
-      std::vector<Cell> balanced = BalanceLoad(sizes_.whole(), cells_, WeightsOf(live));
+    if (!all_live) {
+      std::vector<Cell> balanced = BalanceLoad(sizes_.whole(), cells_, asked);
       if (balanced.size() <= static_cast<size_t>(RequestRules::kMaxSlices)) {
         cells = std::move(balanced);
       }
     }
     shared_out_ = std::make_shared<const std::vector<Cell>>(std::move(cells));
-    live_ = std::move(live);
+    asked_ = std::move(asked);
   }
   return shared_out_;
 }

@@ -76,7 +76,6 @@ class PoolLayout {
   absl::Status CutCells(bool has_local);
   absl::Status CheckCoverage() const;
   std::vector<std::string> Silent() const;
-  std::vector<double> WeightsOf(const std::vector<bool>& live) const;
 
   const PoolPlan plan_;
   const ExpertSizes sizes_;
@@ -85,8 +84,8 @@ class PoolLayout {
   mutable Mutex mutex_;
   CondVar changed_;          // a link
   std::vector<Cell> cells_;  // while every node is live
-  // Cells() for the nodes that were live when it was last asked.
-  mutable std::vector<bool> live_ ABSL_GUARDED_BY(mutex_);
+  // Cells() for those who could be asked when it was last called.
+  mutable std::vector<bool> asked_ ABSL_GUARDED_BY(mutex_);
   mutable std::shared_ptr<const std::vector<Cell>> shared_out_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<RemoteNode>> nodes_;  // last: their callbacks use what is above
 };

@@ -2,14 +2,21 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "coordinator/pool/cells.h"
+#include "coordinator/pool/load_balance.h"
 
 namespace shoal {
 namespace {
 
 using Work = std::vector<std::vector<ExpertSlice>>;
+
+bool Overlap(std::span<const ExpertSlice> some, std::span<const ExpertSlice> others) {
+  return std::any_of(some.begin(), some.end(), [others](const ExpertSlice& a) {
+    return std::any_of(others.begin(), others.end(),
+                       [&a](const ExpertSlice& b) { return !Intersect(a, b).empty(); });
+  });
+}
 
 class Predictor {
  public:
@@ -17,13 +24,14 @@ class Predictor {
             const ForecastOptions& options, PoolProposal& proposal)
       : axis_(manifest, proposal.placement),
         forecast_(manifest, options),
+        whole_(manifest.whole_experts()),
         all_(nodes),
         proposal_(proposal) {
     for (size_t i = 0; i < proposal.nodes.size(); ++i) {
       placed_.push_back(nodes[proposal.nodes[i].node]);
       work_.push_back(proposal.plan.nodes[i].slices);
     }
-    CutCells(manifest.whole_experts());
+    CutCells();
   }
 
   void Run() {
@@ -46,7 +54,7 @@ class Predictor {
 
  private:
   // As a pool does: the coordinator has everything and is asked last.
-  void CutCells(const ExpertSlice& whole) {
+  void CutCells() {
     std::vector<size_t> order;
     std::vector<size_t> last;
     for (size_t i = 0; i < placed_.size(); ++i) {
@@ -58,9 +66,9 @@ class Predictor {
     for (const size_t i : order) {
       const PoolNode& planned = proposal_.plan.nodes[i];
       holdings.push_back(
-          {IsCoordinator(i) ? std::vector{whole} : planned.stored(), planned.slices});
+          {IsCoordinator(i) ? std::vector{whole_} : planned.stored(), planned.slices});
     }
-    cells_ = MakeCells(whole, holdings);
+    cells_ = MakeCells(whole_, holdings);
     for (Cell& cell : cells_) {
       for (size_t& holder : cell.holders) {
         holder = order[holder];
@@ -82,26 +90,22 @@ class Predictor {
     }
   }
 
-  // Its cells go to their next holders, as the pool has it.
+  // The others share its work, as the pool has it.
   void Kill(size_t dead) {
     if (IsCoordinator(dead)) {
       return;
     }
-    Work work = work_;
-    work[dead].clear();
-    std::set<size_t> stand_ins;
-    for (const Cell& cell : cells_) {
-      if (cell.holders.front() != dead) {
-        continue;
-      }
-      if (cell.holders.size() < 2) {
-        return;
-      }
-      stand_ins.insert(cell.holders[1]);
-      work[cell.holders[1]].push_back(cell.slice);
+    const Work work = WorkAfterDeath(whole_, cells_, placed_.size(), dead);
+    if (!work[dead].empty()) {
+      return;
     }
     PlacedNode& node = proposal_.nodes[dead];
-    node.stand_ins.emplace(stand_ins.begin(), stand_ins.end());
+    node.stand_ins.emplace();
+    for (size_t i = 0; i < work.size(); ++i) {
+      if (Overlap(work[i], work_[dead])) {
+        node.stand_ins->push_back(i);
+      }
+    }
     node.tokens_per_second_after_death =
         forecast_.TokensPerSecond(forecast_.LayerSeconds(placed_, work));
   }
@@ -120,6 +124,7 @@ class Predictor {
 
   const PlacementAxis axis_;
   const PoolForecast forecast_;
+  const ExpertSlice whole_;
   const std::span<const NodeRates> all_;
   PoolProposal& proposal_;
   std::vector<NodeRates> placed_;  // as proposal_.nodes

@@ -57,9 +57,9 @@ std::vector<int64_t> Loads(const std::vector<Cell>& cells, const std::vector<Cel
 TEST(BalanceLoadTest, TheRestOfAChainOfEqualsSharesEvenly) {
   const std::vector<Cell> cells = Chain({6, 6, 6, 6});
   for (size_t gone = 0; gone < 4; ++gone) {
-    std::vector<double> weights(4, 1.0);
-    weights[gone] = 0;
-    const std::vector<Cell> parts = BalanceLoad(kWhole, cells, weights);
+    std::vector<bool> asked(4, true);
+    asked[gone] = false;
+    const std::vector<Cell> parts = BalanceLoad(kWhole, cells, asked);
     std::vector<int64_t> even(4, 8 * 64);
     even[gone] = 0;
     EXPECT_EQ(Loads(cells, parts, 4), even) << gone;
@@ -67,19 +67,20 @@ TEST(BalanceLoadTest, TheRestOfAChainOfEqualsSharesEvenly) {
 }
 
 TEST(BalanceLoadTest, PartsAreContiguousAndEachHolderHasOneOfACell) {
-  const std::vector<Cell> parts = BalanceLoad(kWhole, Chain({12, 12}), std::vector<double>{1, 0});
+  const std::vector<Cell> parts =
+      BalanceLoad(kWhole, Chain({12, 12}), std::vector<bool>{true, false});
   EXPECT_THAT(parts, ElementsAre(Cell{{{0, 12}, kAll}, {0, 1}}, Cell{{{12, 24}, kAll}, {0, 1}}));
   // Three, the middle one gone: 0 computes its range but 6, and the lost one's; 2 takes those 6.
-  EXPECT_THAT(BalanceLoad(kWhole, Chain({8, 8, 8}), std::vector<double>{1, 0, 1}),
+  EXPECT_THAT(BalanceLoad(kWhole, Chain({8, 8, 8}), std::vector<bool>{true, false, true}),
               ElementsAre(Cell{{{0, 4}, kAll}, {0, 2}}, Cell{{{4, 8}, kAll}, {2, 0}},
                           Cell{{{8, 16}, kAll}, {0, 1}}, Cell{{{16, 24}, kAll}, {2, 1}}));
 }
 
-// Weights 1, 2 and 3 of 24 units were 4, 8, 12. Without the last: 8 and 16, which the copies allow
-// (0 has that of 1's range, 1 that of 2's).
-TEST(BalanceLoadTest, SharesAreInProportionToWeights) {
+// 4, 8 and 12 of 24 units say that the speeds are as 1, 2 and 3. Without the last: 8 and 16, which
+// the copies allow (0 has that of 1's range, 1 that of 2's).
+TEST(BalanceLoadTest, SharesAreInProportionToSpeeds) {
   const std::vector<Cell> cells = Chain({4, 8, 12});
-  const std::vector<Cell> parts = BalanceLoad(kWhole, cells, std::vector<double>{1, 2, 0});
+  const std::vector<Cell> parts = BalanceLoad(kWhole, cells, std::vector<bool>{true, true, false});
   EXPECT_THAT(Loads(cells, parts, 3), ElementsAre(8 * 64, 16 * 64, 0));
 }
 
@@ -87,21 +88,21 @@ TEST(BalanceLoadTest, SharesAreInProportionToWeights) {
 TEST(BalanceLoadTest, CopiesThatAreNotThereLimitIt) {
   const std::vector<Cell> cells = {
       {{{0, 8}, kAll}, {0}}, {{{8, 16}, kAll}, {1, 0}}, {{{16, 24}, kAll}, {2}}};
-  const std::vector<Cell> parts = BalanceLoad(kWhole, cells, std::vector<double>{1, 0, 1});
+  const std::vector<Cell> parts = BalanceLoad(kWhole, cells, std::vector<bool>{true, false, true});
   EXPECT_THAT(Loads(cells, parts, 3), ElementsAre(16 * 64, 0, 8 * 64));
 }
 
 TEST(BalanceLoadTest, WhatNobodyWhoIsAskedHoldsStaysAsItIs) {
   const std::vector<Cell> cells = {
       {{{0, 8}, kAll}, {0}}, {{{8, 24}, kAll}, {1, 2}}, {{{0, 24}, {64, 65}}, {}}};
-  EXPECT_EQ(BalanceLoad(kWhole, cells, std::vector<double>{1, 0, 0}), cells);
+  EXPECT_EQ(BalanceLoad(kWhole, cells, std::vector<bool>{true, false, false}), cells);
 }
 
 // 64 experts dealt out whole to three nodes in a chain: one is gone, and 32 are left to each.
 TEST(BalanceLoadTest, WholeExpertsAreDealtOutWhole) {
   const std::vector<Cell> cells = {
       {{{0, 24}, {0, 20}}, {0, 2}}, {{{0, 24}, {20, 44}}, {1, 0}}, {{{0, 24}, {44, 64}}, {2, 1}}};
-  const std::vector<Cell> parts = BalanceLoad(kWhole, cells, std::vector<double>{1, 0, 1});
+  const std::vector<Cell> parts = BalanceLoad(kWhole, cells, std::vector<bool>{true, false, true});
   EXPECT_THAT(Loads(cells, parts, 3), ElementsAre(32 * 24, 0, 32 * 24));
   for (const Cell& part : parts) {
     EXPECT_EQ(part.slice.units, kWhole.units);
@@ -110,13 +111,24 @@ TEST(BalanceLoadTest, WholeExpertsAreDealtOutWhole) {
 
 // Somebody who has everything, like a coordinator, takes its part of it.
 TEST(BalanceLoadTest, AHolderOfEverythingTakesItsShare) {
-  std::vector<Cell> cells = {
-      {{{0, 8}, kAll}, {0, 2}}, {{{8, 16}, kAll}, {1, 2}}, {{{16, 24}, kAll}, {2}}};
-  const std::vector<Cell> parts = BalanceLoad(kWhole, cells, std::vector<double>{1, 0, 1});
-  // 0 has only its own range; the rest is 2's.
-  EXPECT_THAT(Loads(cells, parts, 3), ElementsAre(8 * 64, 0, 16 * 64));
-  EXPECT_THAT(Loads(cells, BalanceLoad(kWhole, cells, std::vector<double>{1, 0, 4}), 3),
-              ElementsAre(5 * 64, 0, 19 * 64));
+  const std::vector<Cell> cells = {
+      {{{0, 8}, kAll}, {0, 2}}, {{{8, 16}, kAll}, {1, 0, 2}}, {{{16, 24}, kAll}, {2}}};
+  const std::vector<Cell> parts = BalanceLoad(kWhole, cells, std::vector<bool>{true, false, true});
+  EXPECT_THAT(Loads(cells, parts, 3), ElementsAre(12 * 64, 0, 12 * 64));
+}
+
+// Who is given nothing in health counts as the slowest: as fast as 0, a third of 1.
+TEST(BalanceLoadTest, AHolderOfCopiesAloneCountsAsTheSlowest) {
+  const std::vector<Cell> cells = {{{{0, 6}, kAll}, {0, 2}}, {{{6, 24}, kAll}, {1, 0, 2}}};
+  const std::vector<Cell> parts = BalanceLoad(kWhole, cells, std::vector<bool>{true, false, true});
+  EXPECT_THAT(Loads(cells, parts, 3), ElementsAre(12 * 64, 0, 12 * 64));
+}
+
+TEST(WorkAfterDeathTest, TheDeadKeepsWhatNobodyElseHolds) {
+  const std::vector<Cell> cells = {{{{0, 8}, kAll}, {0, 1}}, {{{8, 24}, kAll}, {0}}};
+  const auto work = WorkAfterDeath(kWhole, cells, 2, 0);
+  EXPECT_THAT(work[0], ElementsAre(ExpertSlice{{8, 24}, kAll}));
+  EXPECT_THAT(work[1], ElementsAre(ExpertSlice{{0, 8}, kAll}));
 }
 
 }  // namespace

@@ -195,7 +195,9 @@ TEST(PlacementTest, TheCoordinatorIsInTheChainAndStoresNothing) {
 }
 
 TEST(PlacementTest, TheChainIsTheOneWithTheBestWorstDeath) {
-  // After n1 comes n2, which it can take over in three times the time; n4 in five times.
+  // After n1 comes n2. Of its 2 units, which nobody else has, n1 needs twice the time, and hands its
+  // own to n4. n2 does the 4 of n4 and one of its own in 2.5 times the time, and n1 two in 2. The
+  // other way round n1 would do the 4 of n4.
   SHOAL_ASSERT_OK_AND_ASSIGN(
       const PoolProposal proposal,
       ProposePool(TestManifest(7), DiskNodes({1, 4, 2}), Placement::kUnits, {.copies = 2}));
@@ -204,8 +206,8 @@ TEST(PlacementTest, TheChainIsTheOneWithTheBestWorstDeath) {
   EXPECT_EQ(proposal.plan.nodes[0].copies, proposal.plan.nodes[1].slices);
   const double health = proposal.tokens_per_second;
   EXPECT_DOUBLE_EQ(proposal.nodes[0].tokens_per_second_after_death, health / 1.25);
-  EXPECT_DOUBLE_EQ(proposal.nodes[1].tokens_per_second_after_death, health / 3);
-  EXPECT_DOUBLE_EQ(proposal.tokens_per_second_after_worst_death, health / 3);
+  EXPECT_DOUBLE_EQ(proposal.nodes[1].tokens_per_second_after_death, health / 2);
+  EXPECT_DOUBLE_EQ(proposal.tokens_per_second_after_worst_death, health / 2.5);
 }
 
 TEST(PlacementTest, ManyNodesAreChainedByRisingShares) {
@@ -213,8 +215,8 @@ TEST(PlacementTest, ManyNodesAreChainedByRisingShares) {
                              ProposePool(TestManifest(36), DiskNodes({8, 1, 6, 3, 5, 4, 7, 2}),
                                          Placement::kUnits, {.copies = 2}));
   EXPECT_THAT(Sizes(proposal), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
-  // Where the second dies, the first has three units instead of one.
-  EXPECT_DOUBLE_EQ(proposal.tokens_per_second_after_worst_death, proposal.tokens_per_second / 3);
+  // Where the second dies, the first has its two units, and hands its own to the last.
+  EXPECT_DOUBLE_EQ(proposal.tokens_per_second_after_worst_death, proposal.tokens_per_second / 2);
 }
 
 TEST(PlacementTest, ADiskThatIsTooSmallIsNamedWithBothNumbers) {

@@ -244,9 +244,9 @@ TEST(ReplanTest, TheCoordinatorTakesAShareAndGivesItBack) {
   EXPECT_EQ(with.copies, 2);
   EXPECT_EQ(with.proposal.nodes[0].stand_ins, std::vector<size_t>{2});
   EXPECT_FALSE(with.proposal.nodes[2].stand_ins.has_value());
-  // Of 12 units it then has 8, where there were 4.
+  // It hands back two units to the other, who still has them: 6 of 12 for each, where there were 4.
   EXPECT_DOUBLE_EQ(with.proposal.tokens_per_second_after_worst_death,
-                   with.proposal.tokens_per_second / 2);
+                   with.proposal.tokens_per_second / 1.5);
   const std::vector<NodeRates> others = {nodes[0], nodes[1]};
   SHOAL_ASSERT_OK_AND_ASSIGN(const Replan without,
                              ReplanPool(manifest, others, with.proposal.plan, {}));
