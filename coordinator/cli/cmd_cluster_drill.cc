@@ -72,9 +72,10 @@ class ClusterDrillCommand final : public Command {
                       [&console](absl::string_view text) { console.NoteRaw(text); });
     return client.Drill(
         node_, strike, tokens_,
+        // Counted through both answers: rate and time left are of all that was done.
         [&](int answer, int64_t index, absl::Duration /*time*/) {
-          line.UpdateTokens(
-              {answer == 0 ? "undisturbed answer" : "answer with the strike", index + 1, tokens_});
+          line.UpdateTokens({answer == 0 ? "undisturbed answer" : "answer with the strike",
+                             answer * tokens_ + index + 1, 2 * tokens_});
         },
         interrupt.token());
   }

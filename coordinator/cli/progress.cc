@@ -44,7 +44,7 @@ std::string FormatTokenProgress(const TokenProgress& progress, absl::Duration el
     return text;
   }
   const double tokens_per_second = static_cast<double>(progress.done) / seconds;
-  absl::StrAppendFormat(&text, "  %.1f tokens/s", tokens_per_second);
+  absl::StrAppendFormat(&text, "  %.2f tokens/s", tokens_per_second);
   if (progress.total > progress.done) {
     AppendEta(static_cast<double>(progress.total - progress.done) / tokens_per_second, text);
   }

@@ -40,7 +40,7 @@ TEST(FormatByteProgressTest, GivesPercentRateAndTimeLeft) {
 // 64 tokens in 4 s are 16 a second; the other 192 take 12 s more.
 TEST(FormatTokenProgressTest, GivesRateAndTimeLeft) {
   EXPECT_EQ(FormatTokenProgress({"prompt", 64, 256}, absl::Seconds(4)),
-            "prompt  64 of 256 tokens  16.0 tokens/s  ETA 12s");
+            "prompt  64 of 256 tokens  16.00 tokens/s  ETA 12s");
   EXPECT_EQ(FormatTokenProgress({"prompt", 0, 256}, absl::Seconds(4)), "prompt  0 of 256 tokens");
 }
 
