@@ -36,6 +36,8 @@ void AddFlags(CLI::App& app, NodeFlags& flags) {
   app.add_option("--grace", flags.grace_s,
                  "Seconds that open streams have to end after SIGTERM (default 10)")
       ->check(CLI::Range(int64_t{0}, int64_t{3600}));
+  app.add_option("--metrics", flags.metrics,
+                 "Also answer GET http://IP:PORT/metrics, for Prometheus (default: do not)");
   app.add_flag("--insecure", flags.insecure, "Listen beyond loopback without TLS");
   app.add_flag("--no-measure", flags.no_measure, "Do not measure disk and kernels at start");
   app.add_flag("--json", flags.json, "Print one JSON object a line");
@@ -58,11 +60,15 @@ void AddFlags(CLI::App& app, NodeFlags& flags) {
       "  1    an error that has no other number\n"
       "  2    unknown flag, or a value that is not accepted\n"
       "  3    the budget, or the memory that is free, is below what the node needs at least\n"
-      "  4    data is damaged: a checksum or size differs\n\n"
+      "  4    data is damaged: a checksum or size differs\n"
+      "  130, 143  ended by Ctrl-C or SIGTERM at once: while it opened its files, or the second "
+      "time\n"
+      "\n"
       "Examples:\n"
       "  shoal-node ~/models/kimi-linear\n"
       "  shoal-node ~/models/kimi-linear --listen 192.168.1.20:7071 --insecure --budget 24GiB\n"
       "  shoal-node ~/models/kimi-linear --listen 127.0.0.1:0 --name shelf-2 --json\n"
+      "  shoal-node ~/models/kimi-linear --metrics 127.0.0.1:9101\n"
       "  shoal-node /data/attic --name attic        (empty: filled by `shoal fill`)");
 }
 

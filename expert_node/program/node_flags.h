@@ -12,6 +12,7 @@ struct NodeFlags {
   std::string listen = "127.0.0.1:7071";
   std::string name;
   std::string budget;
+  std::string metrics;  // an address to listen on; empty: nowhere
   int64_t threads = 0;
   int64_t max_rows = 0;
   int64_t grace_s = 10;

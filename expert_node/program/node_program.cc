@@ -28,7 +28,10 @@
 #include "expert_node/node_memory_plan.h"
 #include "expert_node/node_probe.h"
 #include "expert_node/program/empty_node.h"
+#include "expert_node/program/node_metrics.h"
 #include "expert_node/service/drill_service.h"
+#include "expert_node/service/listen_address.h"
+#include "expert_node/service/metrics_server.h"
 #include "expert_node/service/node_server.h"
 #include "expert_node/service/node_service.h"
 #include "expert_node/service/terms.h"
@@ -64,6 +67,7 @@ struct Node {
   std::unique_ptr<HeldUnits> units;
   std::unique_ptr<NodeService> service;
   std::unique_ptr<NodeServer> server;
+  std::unique_ptr<MetricsServer> metrics;  // absent where none were asked for
 
   ExpertBackend& backend() {
     return slowed != nullptr ? static_cast<ExpertBackend&>(*slowed) : *local;
@@ -153,22 +157,32 @@ absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeServic
                                                            *node.units, options, clock));
   SHOAL_ASSIGN_OR_RETURN(node.server,
                          NodeServer::Start(*node.service, address, node.drill_service.get()));
+  if (!flags.metrics.empty()) {
+    SHOAL_ASSIGN_OR_RETURN(const NetAddress metrics, ParseListenAddress(flags.metrics));
+    SHOAL_ASSIGN_OR_RETURN(node.metrics, MetricsServer::Start(metrics, [&node] {
+                             return NodeMetrics(node.plan, *node.local, *node.service);
+                           }));
+  }
   return absl::OkStatus();
 }
 
 void SayReady(const NodeFlags& flags, const NodeService::Options& options, const Node& node) {
   const std::string where = node.server->address().ToString();
-  PrintLine(flags.json,
-            {{"listening_on", where},
-             {"name", options.name},
-             {"identity", node.experts.manifest.identity},
-             {"max_rows", options.max_rows},
-             {"budget_bytes", node.plan.budget_bytes},
-             {"cache_records", node.plan.cache_records},
-             {"direct_io", node.local->io_mode().direct},
-             {"read_bytes_per_second", options.read_bytes_per_second},
-             {"compute_bytes_per_second", options.compute_bytes_per_second}},
-            absl::StrCat("listening on ", where));
+  nlohmann::json line = {{"listening_on", where},
+               {"name", options.name},
+               {"identity", node.experts.manifest.identity},
+               {"max_rows", options.max_rows},
+               {"budget_bytes", node.plan.budget_bytes},
+               {"cache_records", node.plan.cache_records},
+               {"direct_io", node.local->io_mode().direct},
+               {"read_bytes_per_second", options.read_bytes_per_second},
+               {"compute_bytes_per_second", options.compute_bytes_per_second}};
+  if (node.metrics != nullptr) {
+    const std::string metrics = node.metrics->address().ToString();
+    line["metrics_on"] = metrics;
+    Note(absl::StrCat("metrics at http://", metrics, "/metrics"));
+  }
+  PrintLine(flags.json, line, absl::StrCat("listening on ", where));
 }
 
 // Waits for a signal, then drains. The next one has its usual effect: it ends the process at once.
@@ -179,6 +193,20 @@ void ServeUntilSignal(const NodeFlags& flags, EndSignals& signals, Node& node) {
   if (!node.server->Drain(absl::Seconds(flags.grace_s))) {
     Note(absl::StrCat("streams were still open after ", flags.grace_s, " s and have been cut"));
   }
+}
+
+absl::Status CheckMetrics(const NodeFlags& flags) {
+  if (flags.metrics.empty()) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<NetAddress> address = ParseListenAddress(flags.metrics);
+  SHOAL_RETURN_IF_ERROR(Annotate(address.status(), "--metrics"));
+  if (!IsLoopback(*address) && !flags.insecure) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--metrics ", flags.metrics, " is not loopback, and metrics are plain HTTP ",
+                     "for whoever reaches the port. Pass --insecure to accept that"));
+  }
+  return absl::OkStatus();
 }
 
 // What is wrong with the flags, whatever the state of things.
@@ -196,6 +224,7 @@ absl::Status CheckFlags(const NodeFlags& flags, const absl::StatusOr<NetAddress>
                      " does not exist or is empty, so this node has to be filled: pass --name, ",
                      "by which the pool's plan knows it (or check the path)"));
   }
+  SHOAL_RETURN_IF_ERROR(CheckMetrics(flags));
   if (!IsLoopback(*address) && !flags.insecure) {
     return absl::InvalidArgumentError(
         absl::StrCat(flags.listen, " is not loopback, and this release has no TLS: anyone who ",

@@ -203,6 +203,8 @@ void ExecuteStream::Compute(Slot* slot) {
                                {sums.mutable_data(), static_cast<size_t>(sums.size())});
   const absl::Time end = context_.clock.Now();
   FillCost(before, StatsOf(context_.backend, batch.layer), reply.mutable_cost());
+  context_.counters.AddLayer(static_cast<uint64_t>(batch.num_rows), start - slot->arrived,
+                             end - start, status.ok());
   reply.mutable_cost()->set_execute_ns(
       static_cast<uint64_t>(absl::ToInt64Nanoseconds(end - start)));
   reply.mutable_cost()->set_queue_ns(

@@ -17,6 +17,7 @@
 #include "common/sync/clock.h"
 #include "common/sync/mutex.h"
 #include "expert_node/expert_backend.h"
+#include "expert_node/service/node_counters.h"
 #include "expert_node/service/request_rules.h"
 #include "expert_node/service/work_queue.h"
 
@@ -40,6 +41,7 @@ struct ExecuteContext {
   // Calls of the backend. Never two of gRPC's threads, which are two at least, are at it: pings are
   // answered and cancellations heard meanwhile.
   WorkQueue& work;
+  NodeCounters& counters;
   int max_queued_layers = 0;
   int max_rows_on_reader = 0;
   std::function<void(v1::DescribeReply*)> describe;

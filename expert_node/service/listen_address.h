@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/io/unique_fd.h"
 #include "common/net/address.h"
 
 namespace shoal {
@@ -17,6 +18,10 @@ absl::StatusOr<NetAddress> ParseListenAddress(absl::string_view text);
 //   ALREADY_EXISTS   another process listens on the port
 //   and ErrnoToStatus's codes; all name the address
 absl::Status CheckCanListen(const NetAddress& address);
+
+// A socket that listens there, non-blocking; where port 0 was asked for `address` gets the port that
+// the system chose. CheckCanListen's errors.
+absl::StatusOr<UniqueFd> ListenOn(NetAddress& address);
 
 }  // namespace shoal
 

@@ -14,6 +14,7 @@
 #include "common/sync/mutex.h"
 #include "expert_node/service/copy_service.h"
 #include "expert_node/service/execute_stream.h"
+#include "expert_node/service/node_counters.h"
 #include "expert_node/service/refusal.h"
 #include "expert_node/service/request_rules.h"
 #include "expert_node/service/slice_message.h"
@@ -62,6 +63,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
                  terms_,
                  clock,
                  work_,
+                 counters_,
                  options_.max_queued_layers,
                  options_.max_rows_on_reader,
                  [this](v1::DescribeReply* reply) { FillDescription(reply); },
@@ -90,6 +92,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
   const RequestRules& rules() const { return rules_; }
   void Drain();
   bool WaitUntilDrained(absl::Duration timeout);
+  State state() const;
 
  private:
   void FillDescription(v1::DescribeReply* reply);
@@ -102,9 +105,10 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
   const RequestRules rules_;
   CopyService copies_;
   WorkQueue work_;
+  NodeCounters counters_;
   const ExecuteContext context_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   std::set<ExecuteStream*> streams_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
@@ -181,6 +185,12 @@ bool NodeService::Impl::WaitUntilDrained(absl::Duration timeout) {
   return true;
 }
 
+NodeService::State NodeService::Impl::state() const {
+  const NodeCounts counts = counters_.Counts();
+  MutexLock lock(&mutex_);
+  return {static_cast<int>(streams_.size()), draining_, counts};
+}
+
 absl::StatusOr<std::unique_ptr<NodeService>> NodeService::Create(
     ExpertBackend& backend, const ExpertModel& model, const v1::Terms& terms, HeldUnits& units,
     const Options& options, const Clock& clock) {
@@ -202,6 +212,7 @@ NodeService::~NodeService() = default;
 grpc::Service& NodeService::grpc_service() { return *impl_; }
 int64_t NodeService::MaxRequestBytes() const { return impl_->rules().MaxRequestBytes(); }
 void NodeService::Drain() { impl_->Drain(); }
+NodeService::State NodeService::state() const { return impl_->state(); }
 bool NodeService::WaitUntilDrained(absl::Duration timeout) {
   return impl_->WaitUntilDrained(timeout);
 }

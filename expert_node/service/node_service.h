@@ -14,6 +14,7 @@
 #include "expert_node/expert_backend.h"
 #include "expert_node/expert_model.h"
 #include "expert_node/service/held_units.h"
+#include "expert_node/service/node_counters.h"
 
 namespace grpc {
 class Service;
@@ -67,6 +68,14 @@ class NodeService {
   grpc::Service& grpc_service();
   // The largest message a rule-abiding client sends: what the server should accept at most.
   int64_t MaxRequestBytes() const;
+
+  // What the service is doing and has done.
+  struct State {
+    int open_streams = 0;  // Execute
+    bool draining = false;
+    NodeCounts counts;
+  };
+  State state() const;
 
   // From now on new streams are refused with UNAVAILABLE, and those that are open answer what has
   // been read, then end with UNAVAILABLE. Returns at once. Describe still answers, and says so.

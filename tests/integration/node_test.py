@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 
 from shoal_program import check, finish
 
@@ -55,6 +57,8 @@ def help_and_flags(program, model):
         ((model, "--listen", "localhost"), ("write IP:PORT",)),
         ((model, "--listen", "0.0.0.0:0"), ("not loopback", "--insecure")),
         ((model, "--listen", "127.0.0.1:0", "--name", "a b"), ("a b", "1 to 63")),
+        ((model, "--listen", "127.0.0.1:0", "--metrics", "9101"), ("--metrics: '9101'",)),
+        ((model, "--listen", "127.0.0.1:0", "--metrics", "0.0.0.0:0"), ("--metrics 0.0.0.0:0", "plain HTTP", "--insecure")),
         ((model, "--listen", "127.0.0.1:0", "--budget", "8G"), ("--budget: '8G'",)),
         ((model, "--listen", "127.0.0.1:0", "--drill-delay-ms", "5"), ("--allow-drill",)),
         ((model, "--listen", "127.0.0.1:0", "--drill-read-rate", "5MB"), ("--allow-drill",)),
@@ -112,6 +116,31 @@ def serves(program, model):
     check(peak <= ready["budget_bytes"], "the peak is within the budget chosen", str(peak))
     status, out, error = node.end(signal.SIGTERM)
     check(status == 0 and out == "" and "draining" in error, "SIGTERM drains and ends with 0", f"{status}: {out}{error}")
+
+
+def tells_metrics(program, model):
+    node = Node(program, model, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--no-measure", "--json")
+    ready = json.loads(node.line)
+    where = ready["metrics_on"]
+    with urllib.request.urlopen(f"http://{where}/metrics", timeout=DEADLINE_S) as answer:
+        kind, text = answer.headers["Content-Type"], answer.read().decode()
+    values = {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if not line.startswith("#")}
+    check(kind.startswith("text/plain; version=0.0.4"), "metrics are in the text format of Prometheus", kind)
+    check(values.get("shoal_memory_budget_bytes") == ready["budget_bytes"], "with the budget", text)
+    check(0 < values.get("shoal_memory_resident_bytes", 0) <= ready["budget_bytes"], "with the memory that it has", text)
+    # It computed an expert of its first layer to see that it can.
+    check(values.get("shoal_expert_read_bytes_total", 0) > 0, "with what was read", text)
+    check(values.get('shoal_node_layers_total{result="ok"}') == 0, "and no layer was asked for yet", text)
+    for family in {name.split("{")[0] for name in values}:
+        check(f"# HELP {family} " in text and f"# TYPE {family} " in text, f"{family} has its help and type", text)
+    try:
+        urllib.request.urlopen(f"http://{where}/", timeout=DEADLINE_S)
+        check(False, "another path is not there")
+    except urllib.error.HTTPError as error:
+        check(error.code == 404, "another path is not there", str(error))
+    status, _, error = run(program, model, "--listen", "127.0.0.1:0", "--metrics", where, "--no-measure")
+    check(status == 1 and "in use" in error and where in error, "a port for metrics that is in use is refused by name", error)
+    node.end(signal.SIGTERM)
 
 
 def ends_while_it_opens(program, model):
@@ -185,6 +214,7 @@ def main():
     help_and_flags(program, model)
     refusals(program, model)
     serves(program, model)
+    tells_metrics(program, model)
     ends_while_it_opens(program, model)
     stays_in_the_budget(program, model)
     warns(program, model)
