@@ -22,6 +22,7 @@
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "common/sync/clock.h"
+#include "common/sync/service_manager.h"
 #include "expert_node/fill/partition_filler.h"
 #include "expert_node/node_probe.h"
 #include "expert_node/program/node_report.h"
@@ -99,6 +100,7 @@ void SayReady(const NodeFlags& flags, const std::string& where, uint64_t read_ra
              {"read_bytes_per_second", read_rate},
              {"free_disk_bytes", FreeDiskBytes(ParentOf(flags.directory)).value_or(0)}},
             absl::StrCat("listening on ", where));
+  TellServiceManager(absl::StrCat("READY=1\nSTATUS=empty: waiting on ", where, " to be filled"));
   Note(absl::StrCat(flags.directory, " is empty: waiting to be filled (`shoal fill`)"));
 }
 

@@ -19,6 +19,7 @@
 #include "common/status/status_util.h"
 #include "common/sync/clock.h"
 #include "common/sync/end_signals.h"
+#include "common/sync/service_manager.h"
 #include "common/sync/thread_pool.h"
 #include "expert_node/drill/node_drills.h"
 #include "expert_node/drill/slowed_backend.h"
@@ -169,25 +170,27 @@ absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeServic
 void SayReady(const NodeFlags& flags, const NodeService::Options& options, const Node& node) {
   const std::string where = node.server->address().ToString();
   nlohmann::json line = {{"listening_on", where},
-               {"name", options.name},
-               {"identity", node.experts.manifest.identity},
-               {"max_rows", options.max_rows},
-               {"budget_bytes", node.plan.budget_bytes},
-               {"cache_records", node.plan.cache_records},
-               {"direct_io", node.local->io_mode().direct},
-               {"read_bytes_per_second", options.read_bytes_per_second},
-               {"compute_bytes_per_second", options.compute_bytes_per_second}};
+                         {"name", options.name},
+                         {"identity", node.experts.manifest.identity},
+                         {"max_rows", options.max_rows},
+                         {"budget_bytes", node.plan.budget_bytes},
+                         {"cache_records", node.plan.cache_records},
+                         {"direct_io", node.local->io_mode().direct},
+                         {"read_bytes_per_second", options.read_bytes_per_second},
+                         {"compute_bytes_per_second", options.compute_bytes_per_second}};
   if (node.metrics != nullptr) {
     const std::string metrics = node.metrics->address().ToString();
     line["metrics_on"] = metrics;
     Note(absl::StrCat("metrics at http://", metrics, "/metrics"));
   }
   PrintLine(flags.json, line, absl::StrCat("listening on ", where));
+  TellServiceManager(absl::StrCat("READY=1\nSTATUS=serving on ", where));
 }
 
 // Waits for a signal, then drains. The next one has its usual effect: it ends the process at once.
 void ServeUntilSignal(const NodeFlags& flags, EndSignals& signals, Node& node) {
   signals.Wait();
+  TellServiceManager("STOPPING=1\nSTATUS=draining");
   Note(
       "draining: requests in flight are finished, then the node ends; a second signal ends it now");
   if (!node.server->Drain(absl::Seconds(flags.grace_s))) {
