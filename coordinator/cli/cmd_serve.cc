@@ -39,7 +39,8 @@ class ServeCommand final : public Command {
            "127.0.0.1:0 --json\n"
            "  shoal cluster status\n"
            "It says `listening on HOST:PORT` once it is ready, and answers the gRPC service "
-           "shoal.v1.Inference.\nSIGTERM or Ctrl-C ends it when running answers are done, a second one "
+           "shoal.v1.Inference.\nSIGTERM or Ctrl-C ends it when running answers are done, a second "
+           "one "
            "at once. Empty nodes can be\nfilled from it: `shoal fill DIR --plan pool.json --from "
            "HOST:PORT`.";
   }
@@ -81,10 +82,9 @@ class ServeCommand final : public Command {
     SHOAL_ASSIGN_OR_RETURN(
         const std::unique_ptr<GrpcServer> server,
         GrpcServer::Start(
-            services,
-            {.address = address,
-             .max_request_bytes = std::max(kMaxPlanBytes, inference->MaxRequestBytes()),
-             .health_names = names}));
+            services, {.address = address,
+                       .max_request_bytes = std::max(kMaxPlanBytes, inference->MaxRequestBytes()),
+                       .health_names = names}));
     opening.reset();
     Announce(*model, inference_options, server->address().ToString(), console);
     signals.Wait();

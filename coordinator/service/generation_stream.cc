@@ -206,10 +206,10 @@ void GenerationStream::PushFinished(const GenerateResult& result) {
 absl::Status GenerationStream::StopStatus() const {
   switch (stop_->cause()) {
     case StopCause::kMaxTime:
-      return ClientError(absl::StatusCode::kDeadlineExceeded, "MAX_TIME",
-                         absl::StrCat("the call took more than the ",
-                                      absl::FormatDuration(context_.max_time),
-                                      " that this server allows; ask for fewer tokens"));
+      return ClientError(
+          absl::StatusCode::kDeadlineExceeded, "MAX_TIME",
+          absl::StrCat("the call took more than the ", absl::FormatDuration(context_.max_time),
+                       " that this server allows; ask for fewer tokens"));
     case StopCause::kServerEnds:
       return ClientError(absl::StatusCode::kUnavailable, "DRAINING",
                          "the server ends, and the call was not done in time");

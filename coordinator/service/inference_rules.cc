@@ -32,10 +32,9 @@ std::optional<size_t> FirstBadByte(absl::string_view text) {
 
 absl::Status CheckCount(absl::string_view field, int64_t count, int64_t most,
                         absl::string_view what) {
-  return count <= most
-             ? absl::OkStatus()
-             : FieldError(field, absl::StrCat("has ", count, " ", what, "; at most ", most,
-                                              " are accepted"));
+  return count <= most ? absl::OkStatus()
+                       : FieldError(field, absl::StrCat("has ", count, " ", what, "; at most ",
+                                                        most, " are accepted"));
 }
 
 absl::Status CheckUtf8(absl::string_view field, absl::string_view text) {
@@ -65,8 +64,9 @@ absl::StatusOr<ChatRole> ToRole(absl::string_view field, v1::ChatRole role) {
 
 InferenceRules::InferenceRules(Model model)
     : model_(std::move(model)),
-      max_text_bytes_(std::clamp(std::min(model_.context_tokens, kMostTextBytes) * kTextBytesPerToken,
-                                 kLeastTextBytes, kMostTextBytes)) {}
+      max_text_bytes_(
+          std::clamp(std::min(model_.context_tokens, kMostTextBytes) * kTextBytesPerToken,
+                     kLeastTextBytes, kMostTextBytes)) {}
 
 absl::Status InferenceRules::CheckModel(const std::string& name) const {
   if (name.empty() || name == model_.name) {
@@ -88,8 +88,8 @@ absl::StatusOr<GenerationInput> InferenceRules::CheckGenerate(
       input.prompt = request.text();
       break;
     case v1::GenerateRequest::kTokenIds: {
-      SHOAL_ASSIGN_OR_RETURN(
-          input.prompt, CheckIds("token_ids.ids", request.token_ids().ids(), model_.context_tokens));
+      SHOAL_ASSIGN_OR_RETURN(input.prompt, CheckIds("token_ids.ids", request.token_ids().ids(),
+                                                    model_.context_tokens));
       break;
     }
     case v1::GenerateRequest::PROMPT_NOT_SET:
@@ -104,8 +104,7 @@ absl::StatusOr<GenerationInput> InferenceRules::CheckChat(const v1::ChatRequest&
   if (request.messages().empty()) {
     return FieldError("messages", "is empty; give at least one message");
   }
-  SHOAL_RETURN_IF_ERROR(
-      CheckCount("messages", request.messages_size(), kMaxMessages, "messages"));
+  SHOAL_RETURN_IF_ERROR(CheckCount("messages", request.messages_size(), kMaxMessages, "messages"));
   size_t bytes = 0;
   for (const v1::ChatMessage& message : request.messages()) {
     bytes += message.content().size();
@@ -178,11 +177,12 @@ void InferenceRules::FillLimits(v1::InferenceLimits* limits) const {
 }
 
 int64_t InferenceRules::MaxRequestBytes() const {
-  constexpr int64_t kIdBytes = 5;       // the longest varint of 32 bits
+  constexpr int64_t kIdBytes = 5;        // the longest varint of 32 bits
   constexpr int64_t kTagsAndSizes = 16;  // of a message of a conversation, or of a stop string
   constexpr int64_t kTheRest = 4096;     // model, numbers
   return max_text_bytes_ + kMaxMessages * kTagsAndSizes + model_.context_tokens * kIdBytes +
-         kMaxStopStrings * (kMaxStopStringBytes + kTagsAndSizes) + kMaxStopIds * kIdBytes + kTheRest;
+         kMaxStopStrings * (kMaxStopStringBytes + kTagsAndSizes) + kMaxStopIds * kIdBytes +
+         kTheRest;
 }
 
 absl::Status InferenceRules::CheckText(absl::string_view field, const std::string& text) const {
@@ -204,8 +204,8 @@ absl::StatusOr<GenerateOptions> InferenceRules::CheckOptions(
   }
   SHOAL_RETURN_IF_ERROR(CheckStops(options));
   checked.stop.assign(options.stop().begin(), options.stop().end());
-  SHOAL_ASSIGN_OR_RETURN(checked.stop_ids, CheckIds("options.stop_token_ids",
-                                                    options.stop_token_ids(), kMaxStopIds));
+  SHOAL_ASSIGN_OR_RETURN(checked.stop_ids,
+                         CheckIds("options.stop_token_ids", options.stop_token_ids(), kMaxStopIds));
   checked.ignore_end_of_text = options.ignore_end_of_text();
   SamplingOptions& sampling = checked.sampling;
   sampling.temperature = options.temperature();
@@ -248,9 +248,9 @@ absl::StatusOr<std::vector<int32_t>> InferenceRules::CheckIds(absl::string_view 
   checked.reserve(static_cast<size_t>(ids.size()));
   for (const uint32_t id : ids) {
     if (id >= static_cast<uint64_t>(model_.vocab_size)) {
-      return FieldError(absl::StrCat(field, "[", checked.size(), "]"),
-                        absl::StrCat("is ", id, "; ids of this model are 0 to ",
-                                     model_.vocab_size - 1));
+      return FieldError(
+          absl::StrCat(field, "[", checked.size(), "]"),
+          absl::StrCat("is ", id, "; ids of this model are 0 to ", model_.vocab_size - 1));
     }
     checked.push_back(static_cast<int32_t>(id));
   }

@@ -53,8 +53,7 @@ class InferenceRules {
   absl::StatusOr<GenerationInput> CheckGenerate(const v1::GenerateRequest& request) const;
   absl::StatusOr<GenerationInput> CheckChat(const v1::ChatRequest& request) const;
   absl::Status CheckTokenize(const v1::TokenizeRequest& request) const;
-  absl::StatusOr<std::vector<int32_t>> CheckDetokenize(
-      const v1::DetokenizeRequest& request) const;
+  absl::StatusOr<std::vector<int32_t>> CheckDetokenize(const v1::DetokenizeRequest& request) const;
 
   // The tokens of an input, at least one and no more than the context holds. `chat` may be null where the
   // input is not a conversation.

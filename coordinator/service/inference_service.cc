@@ -107,9 +107,8 @@ class InferenceService::Impl final : public v1::Inference::CallbackService {
   }
   Stream* Chat(grpc::CallbackServerContext* context, const v1::ChatRequest* request) override {
     if (!chat_) {
-      return Open(*context,
-                  ClientError(absl::StatusCode::kFailedPrecondition, "NO_CHAT",
-                              "this model has no chat layout; use Generate"));
+      return Open(*context, ClientError(absl::StatusCode::kFailedPrecondition, "NO_CHAT",
+                                        "this model has no chat layout; use Generate"));
     }
     return Open(*context, rules_.CheckChat(*request));
   }

@@ -24,9 +24,9 @@ namespace shoal {
 class InferenceService {
  public:
   struct Options {
-    std::string model_name;     // CheckModelName's
-    int num_sessions = 1;       // calls that are computed at a time, 1 to 1024
-    int64_t max_waiting = 16;   // in line behind them, 0 to 10,000
+    std::string model_name = {};  // CheckModelName's
+    int num_sessions = 1;         // calls that are computed at a time, 1 to 1024
+    int64_t max_waiting = 16;     // in line behind them, 0 to 10,000
     absl::Duration max_time = absl::InfiniteDuration();  // of a call, the wait included
     // How long a client may leave an event untaken, once no more are kept for it.
     absl::Duration write_limit = absl::Seconds(60);

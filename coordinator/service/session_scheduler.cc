@@ -108,9 +108,8 @@ void SessionScheduler::RunSession(int session) {
       MutexLock lock(&mutex_);
       Running& running = running_[static_cast<size_t>(session)];
       const absl::Duration took = clock_.Now() - running.since;
-      mean_time_ = mean_time_ == absl::ZeroDuration()
-                       ? took
-                       : mean_time_ * (1 - kNewest) + took * kNewest;
+      mean_time_ =
+          mean_time_ == absl::ZeroDuration() ? took : mean_time_ * (1 - kNewest) + took * kNewest;
       running = {};
     }
     job->Ended();

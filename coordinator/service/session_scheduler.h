@@ -81,7 +81,8 @@ class SessionScheduler {
   CondVar submitted_;
   std::deque<SessionJob*> line_ ABSL_GUARDED_BY(mutex_);
   std::vector<Running> running_ ABSL_GUARDED_BY(mutex_);  // one a session
-  absl::Duration mean_time_ ABSL_GUARDED_BY(mutex_);      // of a job, the latest weigh most; 0: none yet
+  absl::Duration mean_time_
+      ABSL_GUARDED_BY(mutex_);  // of a job, the latest weigh most; 0: none yet
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> threads_;  // last: they use what is above

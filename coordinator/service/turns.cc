@@ -7,10 +7,7 @@ namespace shoal {
 bool Turns::Take(const std::stop_token& stop) {
   Waiter waiter;
   // Before the lock: a stop that has come already calls it at once.
-  const std::stop_callback wake(stop, [this, &waiter] {
-    MutexLock lock(&mutex_);
-    waiter.changed.NotifyAll();
-  });
+  const std::stop_callback wake(stop, [this, &waiter] { Wake(waiter); });
   MutexLock lock(&mutex_);
   if (!taken_) {
     taken_ = true;
@@ -30,14 +27,26 @@ bool Turns::Pass(const std::stop_token& stop) {
     if (line_.empty()) {
       return true;
     }
-    HandOver();
   }
-  return Take(stop);
+  Waiter waiter;
+  const std::stop_callback wake(stop, [this, &waiter] { Wake(waiter); });
+  // In one piece: whoever gets the turn now must not be in line again before this one is.
+  MutexLock lock(&mutex_);
+  if (line_.empty()) {
+    return true;  // it has been left meanwhile
+  }
+  HandOver();
+  return WaitInLine(waiter, stop);
 }
 
 int Turns::num_waiting() {
   MutexLock lock(&mutex_);
   return static_cast<int>(line_.size());
+}
+
+void Turns::Wake(Waiter& waiter) {
+  MutexLock lock(&mutex_);
+  waiter.changed.NotifyAll();
 }
 
 void Turns::HandOver() {

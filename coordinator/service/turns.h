@@ -29,6 +29,7 @@ class Turns {
     bool has_turn = false;
     CondVar changed;
   };
+  void Wake(Waiter& waiter);
   void HandOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool WaitInLine(Waiter& waiter, const std::stop_token& stop)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
