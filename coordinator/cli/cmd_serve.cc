@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,9 +11,11 @@
 #include "common/sync/end_signals.h"
 #include "coordinator/cli/cluster_flags.h"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/inference_flags.h"
 #include "coordinator/cli/model_flags.h"
 #include "coordinator/cli/statistics.h"
 #include "coordinator/service/cluster_service.h"
+#include "coordinator/service/inference_service.h"
 #include "expert_node/service/grpc_server.h"
 #include "expert_node/service/listen_address.h"
 #include "expert_node/service/units_server.h"
@@ -21,20 +24,25 @@ namespace shoal {
 namespace {
 
 // A plan of 256 nodes with as many slices as it may have is far below this.
-constexpr int64_t kMaxRequestBytes = int64_t{1} << 20;
+constexpr int64_t kMaxPlanBytes = int64_t{1} << 20;
+// For the last words of answers that are cut.
+constexpr absl::Duration kLastWords = absl::Seconds(1);
 
 class ServeCommand final : public Command {
  public:
   std::string name() const override { return "serve"; }
-  std::string summary() const override { return "Keep a model and its pool ready for others"; }
+  std::string summary() const override { return "Answer programs, and keep a pool ready"; }
   std::string examples() const override {
-    return "  shoal serve ~/models/kimi-linear --nodes pool.json\n"
+    return "  shoal serve ~/models/kimi-linear --sessions 2\n"
+           "  shoal serve ~/models/kimi-linear --nodes pool.json\n"
            "  shoal serve ~/models/kimi-linear --nodes 127.0.0.1:7101,127.0.0.1:7102 --listen "
            "127.0.0.1:0 --json\n"
            "  shoal cluster status\n"
-           "It says `listening on HOST:PORT` once it is ready. SIGTERM or Ctrl-C ends it. Empty "
-           "nodes can "
-           "be\nfilled from it: `shoal fill DIR --plan pool.json --from HOST:PORT`.";
+           "It says `listening on HOST:PORT` once it is ready, and answers the gRPC service "
+           "shoal.v1.Inference.\nSIGTERM or Ctrl-C ends it when running answers are done, a second "
+           "one "
+           "at once. Empty nodes can be\nfilled from it: `shoal fill DIR --plan pool.json --from "
+           "HOST:PORT`.";
   }
 
   void AddFlags(FlagSet& flags) override {
@@ -42,6 +50,7 @@ class ServeCommand final : public Command {
     flags.Text("--listen", "ADDRESS", &listen_,
                absl::StrCat("Where to listen, IP:PORT; port 0 takes a free one\n(default ",
                             kDefaultClusterAddress, ")"));
+    inference_flags_.Add(flags);
     model_flags_.AddOptions(flags);
   }
 
@@ -49,28 +58,39 @@ class ServeCommand final : public Command {
     EndSignals signals;
     std::optional<EndAtOnce> opening(signals);
     model_flags_.resident = true;
+    // A drill answers too, beside the clients.
+    model_flags_.num_sessions =
+        static_cast<int>(inference_flags_.num_sessions) + (model_flags_.pool.nodes ? 1 : 0);
     SHOAL_ASSIGN_OR_RETURN(const NetAddress address, ListenAddress(console));
+    SHOAL_ASSIGN_OR_RETURN(const InferenceService::Options inference_options,
+                           inference_flags_.Options(model_flags_.directory));
     SHOAL_RETURN_IF_ERROR(CheckCanListen(address));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
                            OpenModel(model_flags_, kDefaultContextTokens, console));
-    ClusterService service(*model, {.insecure = model_flags_.pool.insecure}, Clock::Real());
+    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<InferenceService> inference,
+                           InferenceService::Create(*model, inference_options, Clock::Real()));
+    ClusterService cluster(*model, {.insecure = model_flags_.pool.insecure}, Clock::Real());
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<UnitsService> units, Units(*model));
-    std::vector<grpc::Service*> services = {&service.grpc_service()};
-    std::vector<std::string> names = {"shoal.v1.Cluster"};
+    std::vector<grpc::Service*> services = {&inference->grpc_service(), &cluster.grpc_service()};
+    std::vector<std::string> names = {
+        "shoal.v1.Inference", absl::StrCat("shoal.v1.Inference/", inference_options.model_name),
+        "shoal.v1.Cluster"};
     if (units != nullptr) {
       services.push_back(&units->grpc_service());
       names.emplace_back("shoal.v1.ExpertNode");
     }
-    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
-                           GrpcServer::Start(services, {.address = address,
-                                                        .max_request_bytes = kMaxRequestBytes,
-                                                        .health_names = names}));
+    SHOAL_ASSIGN_OR_RETURN(
+        const std::unique_ptr<GrpcServer> server,
+        GrpcServer::Start(
+            services, {.address = address,
+                       .max_request_bytes = std::max(kMaxPlanBytes, inference->MaxRequestBytes()),
+                       .health_names = names}));
     opening.reset();
-    Announce(*model, server->address().ToString(), console);
+    Announce(*model, inference_options, server->address().ToString(), console);
     signals.Wait();
-    console.Note("shoal: ending; what is under way is given up");
     server->StopServing();
-    service.Stop();
+    DrainAnswers(*inference, console);
+    cluster.Stop();
     if (units != nullptr) {
       units->Drain();
     }
@@ -109,7 +129,20 @@ class ServeCommand final : public Command {
     return address;
   }
 
-  static void Announce(const Model& model, const std::string& where, Console& console) {
+  void DrainAnswers(InferenceService& inference, Console& console) const {
+    console.Note(absl::StrCat("shoal: draining: answers that are computed may take ",
+                              inference_flags_.drain_time_s,
+                              " s more; a second signal ends them now"));
+    inference.Drain();
+    if (!inference.WaitUntilDrained(absl::Seconds(inference_flags_.drain_time_s))) {
+      console.Note("shoal: ending; what is under way is given up");
+      inference.Stop();
+      inference.WaitUntilDrained(kLastWords);
+    }
+  }
+
+  static void Announce(const Model& model, const InferenceService::Options& inference,
+                       const std::string& where, Console& console) {
     if (!console.json()) {
       console.Print(absl::StrCat("listening on ", where, "\n"));
       return;
@@ -117,11 +150,15 @@ class ServeCommand final : public Command {
     Json json;
     json["listening_on"] = where;
     json["identity"] = model.container().manifest().identity;
+    json["model"] = inference.model_name;
+    json["sessions"] = inference.num_sessions;
+    json["queue"] = inference.max_waiting;
     AddModelFields(model, json);
     console.PrintJson(json);
   }
 
   ModelFlags model_flags_;
+  InferenceFlags inference_flags_;
   std::optional<std::string> listen_;
 };
 

@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_
   options.context_tokens = flags.context_tokens.value_or(default_context);
   options.num_threads = static_cast<int>(flags.num_threads.value_or(0));
   options.cache_records = flags.cache_records;
+  options.num_sessions = flags.num_sessions;
   SHOAL_ASSIGN_OR_RETURN(options.pool, flags.pool.Options(console));
   options.pool_alone = flags.pool.alone;
   if (flags.resident) {

@@ -13,7 +13,7 @@ namespace shoal {
 template <typename Reactor>
 class Refusal final : public Reactor {
  public:
-  explicit Refusal(const absl::Status& status) { this->Finish(ToGrpcStatus(status)); }
+  explicit Refusal(const grpc::Status& status) { this->Finish(status); }
   void OnDone() override {
     delete this;  // NOLINT(cppcoreguidelines-owning-memory): gRPC's reactors own themselves
   }
@@ -21,8 +21,12 @@ class Refusal final : public Reactor {
 
 // For a handler to return: ends the call with `status`, which is an error.
 template <typename Reactor>
-Reactor* Refuse(const absl::Status& status) {
+Reactor* Refuse(const grpc::Status& status) {
   return new Refusal<Reactor>(status);  // NOLINT(cppcoreguidelines-owning-memory)
+}
+template <typename Reactor>
+Reactor* Refuse(const absl::Status& status) {
+  return Refuse<Reactor>(ToGrpcStatus(status));
 }
 
 }  // namespace shoal
