@@ -9,6 +9,7 @@
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
 #include "common/sync/end_signals.h"
+#include "common/sync/service_manager.h"
 #include "coordinator/cli/cluster_flags.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/inference_flags.h"
@@ -87,7 +88,9 @@ class ServeCommand final : public Command {
                        .health_names = names}));
     opening.reset();
     Announce(*model, inference_options, server->address().ToString(), console);
+    TellServiceManager("READY=1");
     signals.Wait();
+    TellServiceManager("STOPPING=1");
     server->StopServing();
     DrainAnswers(*inference, console);
     cluster.Stop();
