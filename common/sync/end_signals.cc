@@ -10,7 +10,7 @@ namespace shoal {
 
 EndSignals::EndSignals() {
   ::sigemptyset(&held_);
-  for (const int number : {SIGTERM, SIGINT}) {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     struct sigaction current = {};
     if (::sigaction(number, nullptr, &current) == 0 && current.sa_handler != SIG_IGN) {
       ::sigaddset(&held_, number);

@@ -1,4 +1,5 @@
-// SIGTERM and SIGINT as something to wait for, in programs that serve until they are told to end.
+// SIGTERM, SIGINT and SIGHUP (the terminal is gone) as something to wait for, in programs that serve until they are
+// told to end.
 #ifndef SHOAL_COMMON_SYNC_END_SIGNALS_H_
 #define SHOAL_COMMON_SYNC_END_SIGNALS_H_
 

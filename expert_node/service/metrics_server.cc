@@ -88,12 +88,11 @@ bool Write(Connection& connection) {
   }
   connection.answer.erase(0, static_cast<size_t>(size));
   if (connection.answer.empty()) {
-    // What the peer may still have sent would turn a plain close into a reset that can swallow the
-    // answer.
+    // What the peer has sent beyond its request would turn a plain close into a reset that can
+    // swallow the answer. A peer that sends more than this wants no answer.
     ::shutdown(connection.fd.get(), SHUT_WR);
     char rest[kMostRequestBytes];
-    while (::recv(connection.fd.get(), rest, sizeof(rest), 0) > 0) {
-    }
+    (void)!::recv(connection.fd.get(), rest, sizeof(rest), 0);
   }
   return !connection.answer.empty();
 }

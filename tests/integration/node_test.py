@@ -116,6 +116,9 @@ def serves(program, model):
     check(peak <= ready["budget_bytes"], "the peak is within the budget chosen", str(peak))
     status, out, error = node.end(signal.SIGTERM)
     check(status == 0 and out == "" and "draining" in error, "SIGTERM drains and ends with 0", f"{status}: {out}{error}")
+    node = Node(program, model, "--listen", "127.0.0.1:0", "--no-measure")
+    status, out, error = node.end(signal.SIGHUP)
+    check(status == 0 and "draining" in error, "so does a terminal that is closed", f"{status}: {out}{error}")
 
 
 def tells_metrics(program, model):
@@ -146,7 +149,7 @@ def tells_metrics(program, model):
 def ends_while_it_opens(program, model):
     """On a disk so slow that the probe of the first expert takes for ever; and while an empty node measures its disk."""
     with tempfile.TemporaryDirectory() as scratch:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             for label, args, ready in (
                 ("it reads its first expert", (model, "--allow-drill", "--drill-read-rate", "1000B"), reads_a_bank),
                 ("it measures an empty disk", (os.path.join(scratch, "empty"), "--name", "x"), has_a_scratch_file),
