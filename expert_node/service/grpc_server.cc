@@ -22,6 +22,7 @@ constexpr int kMetadataBytes = 8 * 1024;
 // A peer that vanished without a word is noticed after their sum.
 constexpr int kKeepaliveMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5'000;
+constexpr int kMaxIdleMs = 600'000;
 // Clients may ask as often, and half of it more to be safe from jitter.
 constexpr int kLeastPingIntervalMs = 5'000;
 // For what is no Execute stream: those of health watchers never end by themselves.
@@ -34,7 +35,10 @@ void SetArguments(grpc::ServerBuilder& builder, int64_t max_request_bytes) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // Not without calls: some clients (gRPC's for Python) read nothing between two calls, pings included, and would find
+  // their connection cut at the next. One that has no call for long is closed, and they make another.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxIdleMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kLeastPingIntervalMs);
