@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/metrics/prometheus_text.h"
 #include "common/net/address.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
@@ -13,10 +14,12 @@
 #include "coordinator/cli/cluster_flags.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/inference_flags.h"
+#include "coordinator/cli/metrics_flags.h"
 #include "coordinator/cli/model_flags.h"
 #include "coordinator/cli/statistics.h"
 #include "coordinator/service/cluster_service.h"
 #include "coordinator/service/inference_service.h"
+#include "coordinator/service/serve_metrics.h"
 #include "expert_node/service/grpc_server.h"
 #include "expert_node/service/listen_address.h"
 #include "expert_node/service/units_server.h"
@@ -51,6 +54,7 @@ class ServeCommand final : public Command {
     flags.Text("--listen", "ADDRESS", &listen_,
                absl::StrCat("Where to listen, IP:PORT; port 0 takes a free one\n(default ",
                             kDefaultClusterAddress, ")"));
+    metrics_flags_.Add(flags);
     inference_flags_.Add(flags);
     model_flags_.AddOptions(flags);
   }
@@ -66,6 +70,8 @@ class ServeCommand final : public Command {
     SHOAL_ASSIGN_OR_RETURN(const InferenceService::Options inference_options,
                            inference_flags_.Options(model_flags_.directory));
     SHOAL_RETURN_IF_ERROR(CheckCanListen(address));
+    SHOAL_ASSIGN_OR_RETURN(const std::optional<NetAddress> metrics_address,
+                           metrics_flags_.Address(model_flags_.pool.insecure));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
                            OpenModel(model_flags_, kDefaultContextTokens, console));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<InferenceService> inference,
@@ -86,8 +92,12 @@ class ServeCommand final : public Command {
             services, {.address = address,
                        .max_request_bytes = std::max(kMaxPlanBytes, inference->MaxRequestBytes()),
                        .health_names = names}));
+    SHOAL_ASSIGN_OR_RETURN(
+        const std::unique_ptr<MetricsServer> metrics,
+        StartMetrics(
+            metrics_address, [&] { return Metrics(*model, *inference); }, console));
     opening.reset();
-    Announce(*model, inference_options, server->address().ToString(), console);
+    Announce(*model, inference_options, server->address().ToString(), metrics.get(), console);
     TellServiceManager("READY=1");
     signals.Wait();
     TellServiceManager("STOPPING=1");
@@ -144,8 +154,15 @@ class ServeCommand final : public Command {
     }
   }
 
+  static std::string Metrics(Model& model, InferenceService& inference) {
+    PrometheusText text;
+    AppendModelMetrics(model, text);
+    inference.AppendMetrics(text);
+    return text.Take();
+  }
+
   static void Announce(const Model& model, const InferenceService::Options& inference,
-                       const std::string& where, Console& console) {
+                       const std::string& where, const MetricsServer* metrics, Console& console) {
     if (!console.json()) {
       console.Print(absl::StrCat("listening on ", where, "\n"));
       return;
@@ -156,12 +173,16 @@ class ServeCommand final : public Command {
     json["model"] = inference.model_name;
     json["sessions"] = inference.num_sessions;
     json["queue"] = inference.max_waiting;
+    if (metrics != nullptr) {
+      json["metrics_on"] = metrics->address().ToString();
+    }
     AddModelFields(model, json);
     console.PrintJson(json);
   }
 
   ModelFlags model_flags_;
   InferenceFlags inference_flags_;
+  MetricsFlags metrics_flags_;
   std::optional<std::string> listen_;
 };
 

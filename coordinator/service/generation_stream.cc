@@ -141,9 +141,14 @@ void GenerationStream::Dropped(const absl::Status& why) { End(why); }
 
 bool GenerationStream::OnToken(const TokenEvent& event) {
   ++context_.counters.generated_tokens;
-  if (!first_token_) {
-    first_token_ = context_.clock.Now();
+  const absl::Time now = context_.clock.Now();
+  if (first_token_) {
+    context_.counters.token.Observe(now - last_token_);
+  } else {
+    first_token_ = now;
+    context_.counters.first_token.Observe(now - arrived_);
   }
+  last_token_ = now;
   v1::GenerateEvent message;
   message.mutable_token()->set_id(static_cast<uint32_t>(event.id));
   message.mutable_token()->set_text(std::string(event.text));
@@ -236,6 +241,7 @@ void GenerationStream::Push(v1::GenerateEvent event) {
 }
 
 void GenerationStream::End(const absl::Status& status) {
+  context_.counters.AddEnded(status.code());
   {
     MutexLock lock(&mutex_);
     end_ = status;

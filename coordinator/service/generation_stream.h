@@ -5,7 +5,6 @@
 #include <grpcpp/alarm.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -25,6 +24,7 @@
 #include "coordinator/generate.h"
 #include "coordinator/model.h"
 #include "coordinator/service/call_stop.h"
+#include "coordinator/service/inference_counters.h"
 #include "coordinator/service/inference_rules.h"
 #include "coordinator/service/session_scheduler.h"
 #include "coordinator/service/text_line.h"
@@ -38,13 +38,6 @@ class GenerateEvent;
 }  // namespace v1
 
 class GenerationStream;
-
-// What was done for clients since the start.
-struct InferenceCounters {
-  std::atomic<uint64_t> calls{0};
-  std::atomic<uint64_t> prompt_tokens{0};
-  std::atomic<uint64_t> generated_tokens{0};
-};
 
 // What the calls of a service share. All of it outlives them.
 struct GenerationContext {
@@ -116,6 +109,7 @@ class GenerationStream final : public grpc::ServerWriteReactor<v1::GenerateEvent
   absl::Time began_;
   int64_t prefilled_ = 0;  // tokens
   std::optional<absl::Time> first_token_;
+  absl::Time last_token_;  // once there is a first
   absl::StatusOr<GenerateResult> result_;
 
   WriteDeadline deadline_;

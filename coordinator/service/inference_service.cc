@@ -114,6 +114,7 @@ class InferenceService::Impl final : public v1::Inference::CallbackService {
   }
 
   int64_t MaxRequestBytes() const { return rules_.MaxRequestBytes(); }
+  void AppendMetrics(PrometheusText& text);
   void Drain();
   bool WaitUntilDrained(absl::Duration timeout);
   void Stop();
@@ -150,6 +151,7 @@ class InferenceService::Impl final : public v1::Inference::CallbackService {
 InferenceService::Impl::Stream* InferenceService::Impl::Open(
     grpc::CallbackServerContext& context, absl::StatusOr<GenerationInput> input) {
   if (!input.ok()) {
+    counters_.AddEnded(input.status().code());
     return Refuse<Stream>(ToDetailedGrpcStatus(input.status()));
   }
   auto stop = std::make_shared<CallStop>();
@@ -157,6 +159,7 @@ InferenceService::Impl::Stream* InferenceService::Impl::Open(
   {
     MutexLock lock(&mutex_);
     if (draining_) {
+      counters_.AddEnded(absl::StatusCode::kUnavailable);
       return Refuse<Stream>(ToDetailedGrpcStatus(DrainingError()));
     }
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself in OnDone
@@ -260,6 +263,19 @@ grpc::ServerUnaryReactor* InferenceService::Impl::InTextLine(grpc::CallbackServe
   return reactor;
 }
 
+void InferenceService::Impl::AppendMetrics(PrometheusText& text) {
+  const SessionScheduler::Load load = scheduler_.load();
+  text.Gauge("shoal_inference_sessions", "Calls that can be computed at a time.");
+  text.Sample({}, static_cast<uint64_t>(options_.num_sessions));
+  text.Gauge("shoal_inference_running", "Calls that are computed.");
+  text.Sample({}, static_cast<uint64_t>(load.running));
+  text.Gauge("shoal_inference_waiting", "Calls in line.");
+  text.Sample({}, static_cast<uint64_t>(load.waiting));
+  text.Gauge("shoal_inference_draining", "1: takes no new call.");
+  text.Sample({}, static_cast<uint64_t>(load.draining ? 1 : 0));
+  AppendInferenceCounters(counters_, text);
+}
+
 bool InferenceService::Impl::draining() {
   MutexLock lock(&mutex_);
   return draining_;
@@ -324,6 +340,7 @@ InferenceService::~InferenceService() = default;
 
 grpc::Service& InferenceService::grpc_service() { return *impl_; }
 int64_t InferenceService::MaxRequestBytes() const { return impl_->MaxRequestBytes(); }
+void InferenceService::AppendMetrics(PrometheusText& text) { impl_->AppendMetrics(text); }
 void InferenceService::Drain() { impl_->Drain(); }
 bool InferenceService::WaitUntilDrained(absl::Duration timeout) {
   return impl_->WaitUntilDrained(timeout);

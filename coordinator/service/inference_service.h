@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/metrics/prometheus_text.h"
 #include "common/sync/clock.h"
 #include "coordinator/model.h"
 
@@ -47,6 +48,10 @@ class InferenceService {
   grpc::Service& grpc_service();
   // The largest message a rule-abiding client sends: what the server should accept at least.
   int64_t MaxRequestBytes() const;
+
+  // shoal_inference_*: what is computed, what waits, and what was done. docs/operations.md lists the
+  // names, which stay as they are.
+  void AppendMetrics(PrometheusText& text);
 
   // From now on calls are refused with UNAVAILABLE, and so are those in line. GetModel still answers.
   void Drain();

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 import grpc
 
@@ -350,14 +351,45 @@ def examples(test, server):
     check(refused.returncode == 1 and "reason INVALID_FIELD\n" in refused.stderr and "field text\n" in refused.stderr, "the client in C++ shows details", refused.stderr)
 
 
+def metrics_of(program):
+    """{name with labels: value} of what a program tells Prometheus; every family has its help and type."""
+    with urllib.request.urlopen(f"http://{program.said['metrics_on']}/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    values = {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if not line.startswith("#")}
+    typed = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
+    families = {name.split("{")[0] for name in values}
+    plain = {name for name in families if name not in typed}
+    check(all(name.rsplit("_", 1)[0] in typed for name in plain), "metrics: every family has its type", str(plain))
+    return values
+
+
+def measured(server, nodes):
+    """What serve and its nodes tell, against each other and against GetModel."""
+    model, told, of_nodes = server.model(), metrics_of(server.program), [metrics_of(node) for node in nodes]
+    check(told["shoal_inference_generated_tokens_total"] == model.work.generated_tokens > 0, "metrics: tokens as GetModel counts them")
+    check(told["shoal_inference_prompt_tokens_total"] == model.work.prompt_tokens, "metrics: tokens of prompts too")
+    calls = told['shoal_inference_calls_total{code="OK"}']
+    check(told["shoal_inference_first_token_seconds_count"] == calls == model.work.calls, "metrics: every call had a first token")
+    check(told["shoal_inference_token_seconds_count"] == model.work.generated_tokens - calls, "metrics: and from each token to the next a time")
+    for node, values in zip(nodes, of_nodes):
+        label = f'{{node="{node.said["name"]}"'
+        check(told[f'shoal_pool_node_requests_total{label}}}'] == values['shoal_node_layers_total{result="ok"}'] > 0, "metrics: layers as the node counts them")
+        check(told[f'shoal_pool_node_state{label},state="live"}}'] == 1, "metrics: the node is live")
+        parts = [told[f'shoal_pool_node_layer_seconds_total{label},part="{part}"}}'] for part in ("disk", "compute", "queue", "network")]
+        check(all(part >= 0 for part in parts) and parts[1] > 0, "metrics: what a layer's time went into", str(parts))
+    check(told["shoal_memory_resident_bytes"] <= told["shoal_memory_budget_bytes"], "metrics: memory within the budget")
+
+
 def pool(test):
     """The same from a coordinator that computes no expert itself."""
     code = grpc.StatusCode
-    nodes = [Program(test.work, test.node_program, test.container, "--listen", "127.0.0.1:0", "--no-measure", "--json") for _ in range(2)]
+    nodes = [Program(test.work, test.node_program, test.container, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--no-measure", "--json") for _ in range(2)]
     for node in nodes:
         test.stack.callback(node.end)
-    server = Server(test, test.container, "--nodes", ",".join(node.address for node in nodes), "--pool-alone", "--node-wait", 1, "--sessions", 2)
+    server = Server(test, test.container, "--nodes", ",".join(node.address for node in nodes), "--pool-alone", "--node-wait", 1, "--sessions", 2,
+                    "--metrics", "127.0.0.1:0")
     answers(test, server)
+    measured(server, nodes)
     expected = test.run(PROMPT, "--max-tokens", 120, "--ignore-eos")["ids"]
     call = server.generate(max_tokens=120, ignore_end_of_text=True).begin()
     nodes[0].end()
