@@ -17,15 +17,16 @@ struct PlanOptions {
   int64_t context_tokens = 4096;  // positions a session can hold
   int num_threads = 1;
   int num_sessions = 1;
-  int num_nodes = 0;   // of a pool, whose messages take memory too
-  int num_copies = 0;  // of its experts, for nodes that are filled, at a time
+  int num_nodes = 0;          // of a pool, whose messages take memory too
+  int num_copies = 0;         // of its experts, for nodes that are filled, at a time
+  uint64_t client_bytes = 0;  // of requests that clients have open or in line
   std::optional<uint64_t> budget_bytes = {};  // absent: chosen from the memory that is usable
   std::optional<uint64_t> usable_bytes = {};  // absent: UsableMemoryBytes()
 };
 
 struct MemoryPart {
   // "program", "trunk", "tokenizer", "kv_cache", "delta_state", "tokens_and_logits", "scratch",
-  // "pool" (where there is one), "expert_cache".
+  // "pool", "copies" and "clients" (where there are any), "expert_cache".
   std::string name;
   uint64_t bytes = 0;
   std::string detail;  // how the number comes about, for people

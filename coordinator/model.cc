@@ -73,6 +73,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
         std::max(options.pool->max_nodes, static_cast<int>(options.pool->plan.nodes.size()));
   }
   plan_options.num_copies = options.num_copies;
+  plan_options.client_bytes = options.client_bytes;
   plan_options.budget_bytes = options.budget_bytes;
   EffectiveMode& mode = impl->mode;
   SHOAL_ASSIGN_OR_RETURN(mode.plan, PlanMemory(manifest, plan_options));

@@ -40,6 +40,7 @@ struct ModelOptions {
   bool pool_alone = false;
   int num_copies =
       0;  // of the experts that the caller lends to nodes at a time, for the memory plan
+  uint64_t client_bytes = 0;  // of requests that the caller holds for clients, likewise
 };
 
 // What the model runs with, as the system granted it until now.

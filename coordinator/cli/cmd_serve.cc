@@ -69,6 +69,8 @@ class ServeCommand final : public Command {
     SHOAL_ASSIGN_OR_RETURN(const NetAddress address, ListenAddress(console));
     SHOAL_ASSIGN_OR_RETURN(const InferenceService::Options inference_options,
                            inference_flags_.Options(model_flags_.directory));
+    model_flags_.client_bytes = InferenceService::MemoryBytes(
+        inference_options, model_flags_.context_tokens.value_or(kDefaultContextTokens));
     SHOAL_RETURN_IF_ERROR(CheckCanListen(address));
     SHOAL_ASSIGN_OR_RETURN(const std::optional<NetAddress> metrics_address,
                            metrics_flags_.Address(model_flags_.pool.insecure));

@@ -63,6 +63,7 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_
   options.num_threads = static_cast<int>(flags.num_threads.value_or(0));
   options.cache_records = flags.cache_records;
   options.num_sessions = flags.num_sessions;
+  options.client_bytes = flags.client_bytes;
   SHOAL_ASSIGN_OR_RETURN(options.pool, flags.pool.Options(console));
   options.pool_alone = flags.pool.alone;
   if (flags.resident) {

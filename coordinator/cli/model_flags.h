@@ -26,7 +26,8 @@ struct ModelFlags {
   // For a coordinator that stays, set by its command: memory is planned for lending experts to
   // nodes, kLentAtOnce at a time, and for a later plan with more nodes.
   bool resident = false;
-  int num_sessions = 1;  // at once, set by the command
+  int num_sessions = 1;       // at once, set by the command
+  uint64_t client_bytes = 0;  // of requests of clients, likewise
   PoolFlags pool;
 
   // DIR, then everything else under "Model". `default_context` says what holds without --ctx.

@@ -90,7 +90,7 @@ absl::Status ForClient(const absl::Status& status, uint64_t call) {
 }
 
 grpc::Status ToDetailedGrpcStatus(const absl::Status& status) {
-  const grpc::Status plain = ToGrpcStatus(status);
+  grpc::Status plain = ToGrpcStatus(status);
   google::rpc::Status detailed;
   status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
     google::protobuf::Any& any = *detailed.add_details();

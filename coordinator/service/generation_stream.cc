@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/service/error_details.h"
@@ -30,6 +31,21 @@ v1::FinishReason ToMessage(FinishReason reason) {
       break;  // ends with an error
   }
   return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+// Bytes of the prompt as it came.
+int64_t InputBytes(const GenerationInput& input) {
+  if (const auto* text = std::get_if<std::string>(&input.prompt)) {
+    return std::ssize(*text);
+  }
+  if (const auto* ids = std::get_if<std::vector<int32_t>>(&input.prompt)) {
+    return std::ssize(*ids) * static_cast<int64_t>(sizeof(int32_t));
+  }
+  int64_t bytes = 0;
+  for (const ChatMessage& message : std::get<std::vector<ChatMessage>>(input.prompt)) {
+    bytes += std::ssize(message.content);
+  }
+  return bytes;
 }
 
 // Whether an event that waits says nothing more once `next` is there.
@@ -64,7 +80,8 @@ void GenerationStream::Begin() {
                     }
                   });
   }
-  const absl::Status status = context_.texts.Submit(this, [this] { ReadPrompt(); });
+  const absl::Status status =
+      context_.texts.Submit(this, InputBytes(input_), [this] { ReadPrompt(); });
   if (!status.ok()) {
     End(status);
   }

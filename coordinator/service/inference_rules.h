@@ -64,6 +64,7 @@ class InferenceRules {
   void FillLimits(v1::InferenceLimits* limits) const;
   // No request that keeps the rules is larger.
   int64_t MaxRequestBytes() const;
+  int64_t max_text_bytes() const { return max_text_bytes_; }
 
  private:
   absl::Status CheckText(absl::string_view field, const std::string& text) const;

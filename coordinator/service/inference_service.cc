@@ -23,7 +23,9 @@ namespace {
 
 constexpr int kMostSessions = 1024;
 constexpr int64_t kMostWaiting = 10'000;
-constexpr int64_t kMostTexts = 64;
+constexpr int64_t kMostTexts = 256;
+// Texts that wait take no more together than so many of the longest.
+constexpr int64_t kLongestTexts = 4;
 
 absl::Status CheckOptions(const InferenceService::Options& options) {
   SHOAL_RETURN_IF_ERROR(CheckModelName(options.model_name));
@@ -76,7 +78,7 @@ class InferenceService::Impl final : public v1::Inference::CallbackService {
         chat_(chat),
         sessions_(std::move(sessions)),
         rules_({options.model_name, model.config().vocab_size, model.mode().context_tokens}),
-        texts_(kMostTexts),
+        texts_(kMostTexts, kLongestTexts * rules_.max_text_bytes()),
         scheduler_(options.num_sessions, options.max_waiting, clock),
         context_{model,
                  rules_,
@@ -123,8 +125,8 @@ class InferenceService::Impl final : public v1::Inference::CallbackService {
   // Starts a call, or refuses it.
   Stream* Open(grpc::CallbackServerContext& context, absl::StatusOr<GenerationInput> input);
   void Remove(GenerationStream* stream);
-  // Does a unary call in its turn among the texts.
-  grpc::ServerUnaryReactor* InTextLine(grpc::CallbackServerContext& context,
+  // Does a unary call, of `bytes` of text, in its turn among the texts.
+  grpc::ServerUnaryReactor* InTextLine(grpc::CallbackServerContext& context, int64_t bytes,
                                        std::function<absl::Status()> work);
   void FillWork(v1::InferenceWork* work);
   bool draining();
@@ -228,7 +230,7 @@ void InferenceService::Impl::FillWork(v1::InferenceWork* work) {
 grpc::ServerUnaryReactor* InferenceService::Impl::Tokenize(grpc::CallbackServerContext* context,
                                                            const v1::TokenizeRequest* request,
                                                            v1::TokenizeReply* reply) {
-  return InTextLine(*context, [this, request, reply] {
+  return InTextLine(*context, std::ssize(request->text()), [this, request, reply] {
     SHOAL_RETURN_IF_ERROR(rules_.CheckTokenize(*request));
     const Tokenizer& tokenizer = model_.tokenizer();
     const std::vector<int32_t> ids = request->markup()
@@ -242,7 +244,8 @@ grpc::ServerUnaryReactor* InferenceService::Impl::Tokenize(grpc::CallbackServerC
 grpc::ServerUnaryReactor* InferenceService::Impl::Detokenize(grpc::CallbackServerContext* context,
                                                              const v1::DetokenizeRequest* request,
                                                              v1::DetokenizeReply* reply) {
-  return InTextLine(*context, [this, request, reply]() -> absl::Status {
+  const int64_t bytes = int64_t{request->ids_size()} * static_cast<int64_t>(sizeof(int32_t));
+  return InTextLine(*context, bytes, [this, request, reply]() -> absl::Status {
     SHOAL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, rules_.CheckDetokenize(*request));
     SHOAL_ASSIGN_OR_RETURN(*reply->mutable_text(),
                            TextOf(model_.tokenizer(), ids, request->markup()));
@@ -251,12 +254,14 @@ grpc::ServerUnaryReactor* InferenceService::Impl::Detokenize(grpc::CallbackServe
 }
 
 grpc::ServerUnaryReactor* InferenceService::Impl::InTextLine(grpc::CallbackServerContext& context,
+                                                             int64_t bytes,
                                                              std::function<absl::Status()> work) {
   grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
   const absl::Status status =
-      draining() ? DrainingError() : texts_.Submit(reactor, [reactor, work = std::move(work)] {
-        reactor->Finish(ToDetailedGrpcStatus(work()));
-      });
+      draining() ? DrainingError()
+                 : texts_.Submit(reactor, bytes, [reactor, work = std::move(work)] {
+                     reactor->Finish(ToDetailedGrpcStatus(work()));
+                   });
   if (!status.ok()) {
     reactor->Finish(ToDetailedGrpcStatus(status));
   }
@@ -323,7 +328,7 @@ absl::StatusOr<std::unique_ptr<InferenceService>> InferenceService::Create(Model
   SHOAL_RETURN_IF_ERROR(CheckOptions(options));
   std::optional<ChatTemplate> chat;
   if (absl::StatusOr<ChatTemplate> layout = ChatTemplate::Make(model.tokenizer()); layout.ok()) {
-    chat = *std::move(layout);
+    chat = *layout;
   }
   std::vector<std::unique_ptr<Session>> sessions;
   sessions.reserve(static_cast<size_t>(options.num_sessions));
@@ -332,7 +337,18 @@ absl::StatusOr<std::unique_ptr<InferenceService>> InferenceService::Create(Model
     sessions.push_back(std::move(session));
   }
   return std::unique_ptr<InferenceService>(new InferenceService(
-      std::make_unique<Impl>(model, std::move(chat), std::move(sessions), options, clock)));
+      std::make_unique<Impl>(model, chat, std::move(sessions), options, clock)));
+}
+
+uint64_t InferenceService::MemoryBytes(const Options& options, int64_t context_tokens) {
+  constexpr int64_t kThreadBytes = 256 * 1024;
+  const InferenceRules rules({options.model_name, /*vocab_size=*/1, context_tokens});
+  const int64_t ids = context_tokens * static_cast<int64_t>(sizeof(int32_t));
+  const int64_t calls = options.num_sessions + options.max_waiting;
+  // As it arrived, and as it is read.
+  const int64_t texts = kLongestTexts * (rules.MaxRequestBytes() + rules.max_text_bytes());
+  return static_cast<uint64_t>(calls * (rules.MaxRequestBytes() + ids) + texts +
+                               (options.num_sessions + 1) * kThreadBytes);
 }
 
 InferenceService::InferenceService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

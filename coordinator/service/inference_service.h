@@ -44,6 +44,9 @@ class InferenceService {
                                                                   const Clock& clock);
   ~InferenceService();
 
+  // What its calls take at most, for ModelOptions::client_bytes. Not the sessions.
+  static uint64_t MemoryBytes(const Options& options, int64_t context_tokens);
+
   // For ServerBuilder::RegisterService; the service's.
   grpc::Service& grpc_service();
   // The largest message a rule-abiding client sends: what the server should accept at least.

@@ -57,6 +57,14 @@ TEST_F(MemoryPlanTest, PartsAddUpToTheFloor) {
   EXPECT_EQ(plan.floor.back().name, "expert_cache");
 }
 
+TEST_F(MemoryPlanTest, RequestsOfClientsAreCounted) {
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan without, Plan());
+  options_.client_bytes = 12345;
+  SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan with, Plan());
+  EXPECT_EQ(PartOf(with, "clients"), 12345);
+  EXPECT_EQ(with.floor_bytes, without.floor_bytes + 12345);
+}
+
 TEST_F(MemoryPlanTest, TheCacheGetsWhatTheBudgetLeaves) {
   SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan floor, Plan());
   options_.budget_bytes = floor.floor_bytes;

@@ -26,11 +26,13 @@
 namespace shoal {
 namespace {
 
+using ::shoal::testing::ConvertSmall;
 using ::shoal::testing::InfoOf;
 using ::shoal::testing::IsOk;
 using ::shoal::testing::NewSession;
 using ::shoal::testing::OpenModel;
 using ::shoal::testing::RvqModel;
+using ::shoal::testing::SmallCheckpoint;
 using ::shoal::testing::StatusIs;
 using ::shoal::testing::TempDir;
 using ::testing::_;
@@ -398,6 +400,35 @@ TEST_F(InferenceServiceTest, RefusedRequestsSayWhy) {
   EXPECT_EQ(longer.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(InfoOf(longer).reason, "PROMPT_TOO_LONG");
   EXPECT_EQ(Describe().work().calls(), 0);
+}
+
+TEST_F(InferenceServiceTest, AnyOtherFaultIsToldWithoutItsText) {
+  const TempDir dir;
+  SmallCheckpoint checkpoint;
+  checkpoint.mutate = [](TensorSpec& spec, std::vector<float>& values) {
+    if (spec.name == "lm_head.weight") {
+      values.assign(values.size(), 3e38F);
+    }
+  };
+  Start({}, ConvertSmall(checkpoint, dir));
+  const grpc::Status status = Call(*stub_, Request(4)).End();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL) << status.error_message();
+  EXPECT_EQ(InfoOf(status).reason, "SERVER_FAULT");
+  EXPECT_THAT(status.error_message(), Not(HasSubstr("logit")));
+  EXPECT_THAT(log(), HasSubstr("logit"));
+}
+
+TEST_F(InferenceServiceTest, AModelWithoutALayoutDoesNotChat) {
+  const TempDir dir;
+  SmallCheckpoint checkpoint;
+  checkpoint.vocab_size = 260;  // the special tokens of the layout are beyond it
+  Start({}, ConvertSmall(checkpoint, dir));
+  EXPECT_FALSE(Describe().chat());
+  v1::ChatRequest request;
+  request.add_messages()->set_role(v1::CHAT_ROLE_USER);
+  const grpc::Status status = Call(*stub_, request).End();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(InfoOf(status).reason, "NO_CHAT");
 }
 
 TEST_F(InferenceServiceTest, DamageIsToldWithoutAPathAndLoggedWithIt) {
