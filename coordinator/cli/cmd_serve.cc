@@ -12,6 +12,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/model_flags.h"
 #include "coordinator/cli/statistics.h"
+#include "coordinator/cli/tls_flags.h"
 #include "coordinator/service/cluster_service.h"
 #include "expert_node/service/grpc_server.h"
 #include "expert_node/service/listen_address.h"
@@ -43,17 +44,24 @@ class ServeCommand final : public Command {
                absl::StrCat("Where to listen, IP:PORT; port 0 takes a free one\n(default ",
                             kDefaultClusterAddress, ")"));
     model_flags_.AddOptions(flags);
+    server_flags_.Add(flags);
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     EndSignals signals;
     std::optional<EndAtOnce> opening(signals);
     model_flags_.resident = true;
-    SHOAL_ASSIGN_OR_RETURN(const NetAddress address, ListenAddress(console));
+    model_flags_.pool.listens = true;
+    const ProtectionFlags& protection = model_flags_.pool.protection;
+    SHOAL_ASSIGN_OR_RETURN(const NetAddress address, ListenAddress());
+    SHOAL_ASSIGN_OR_RETURN(
+        const ServerSecurity security,
+        server_flags_.Security(protection.tls, address, protection.insecure, console));
     SHOAL_RETURN_IF_ERROR(CheckCanListen(address));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
                            OpenModel(model_flags_, kDefaultContextTokens, console));
-    ClusterService service(*model, {.insecure = model_flags_.pool.insecure}, Clock::Real());
+    ClusterService service(*model, {.beyond_loopback = protection.any(), .own = security.own},
+                           Clock::Real());
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<UnitsService> units, Units(*model));
     std::vector<grpc::Service*> services = {&service.grpc_service()};
     std::vector<std::string> names = {"shoal.v1.Cluster"};
@@ -64,7 +72,8 @@ class ServeCommand final : public Command {
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
                            GrpcServer::Start(services, {.address = address,
                                                         .max_request_bytes = kMaxRequestBytes,
-                                                        .health_names = names}));
+                                                        .health_names = names,
+                                                        .security = security}));
     opening.reset();
     Announce(*model, server->address().ToString(), console);
     signals.Wait();
@@ -89,23 +98,12 @@ class ServeCommand final : public Command {
     return UnitsService::Create(model.container(), options);
   }
 
-  absl::StatusOr<NetAddress> ListenAddress(Console& console) const {
+  absl::StatusOr<NetAddress> ListenAddress() const {
     absl::StatusOr<NetAddress> address =
         ParseListenAddress(listen_.value_or(kDefaultClusterAddress));
     if (!address.ok()) {
       return UsageError(absl::StrCat("--listen: ", address.status().message()));
     }
-    if (IsLoopback(*address)) {
-      return address;
-    }
-    if (!model_flags_.pool.insecure) {
-      return UsageError(
-          absl::StrCat("--listen ", address->ToString(),
-                       " is not loopback, and this release has no TLS: anyone ",
-                       "who reaches the port can change the pool. Pass --insecure to accept that"));
-    }
-    console.Note(absl::StrCat("shoal: warning: ", address->ToString(),
-                              " is open to anyone who reaches it: no TLS"));
     return address;
   }
 
@@ -122,6 +120,7 @@ class ServeCommand final : public Command {
   }
 
   ModelFlags model_flags_;
+  ServerFlags server_flags_;
   std::optional<std::string> listen_;
 };
 

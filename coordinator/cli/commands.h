@@ -26,6 +26,9 @@ std::unique_ptr<Command> MakeClusterStatusCommand();
 std::unique_ptr<Command> MakeClusterDrainCommand();
 std::unique_ptr<Command> MakeClusterPlanCommand();
 std::unique_ptr<Command> MakeClusterDrillCommand();
+std::unique_ptr<Command> MakeClusterInitCommand();
+std::unique_ptr<Command> MakeClusterIssueCommand();
+std::unique_ptr<Command> MakeClusterRevokeCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 
 }  // namespace shoal

@@ -38,8 +38,9 @@ absl::StatusOr<NodeHoldings> Ask(NodeClient& client, const Manifest& manifest) {
   return holdings;
 }
 
-absl::StatusOr<LentModel> FetchLentModel(const std::string& address, const std::stop_token& stop) {
-  NodeClient client(address, kMessageBytes);
+absl::StatusOr<LentModel> FetchLentModel(const std::string& address, const SecurityPtr& own,
+                                         const std::stop_token& stop) {
+  NodeClient client(address, kMessageBytes, {own, ChannelSecurity::Peer::kLender, ""});
   SHOAL_ASSIGN_OR_RETURN(const v1::DescribeReply reply, client.Describe(stop));
   if (!reply.has_terms()) {
     return absl::FailedPreconditionError("it is an empty node and knows no model");
@@ -97,7 +98,8 @@ absl::Status WaitUntilServed(const LentModel& model, const FillTask& task, NodeC
 
 absl::Status Fill(const LentModel& model, const FillTask& task,
                   const OnPartitionProgress& on_progress, const std::stop_token& stop) {
-  NodeClient client(task.address, kMessageBytes);
+  NodeClient client(task.address, kMessageBytes,
+                    {task.own, ChannelSecurity::Peer::kNode, task.name});
   SHOAL_RETURN_IF_ERROR(client.Fill(
       RequestOf(model, task),
       [&on_progress](const v1::FillProgress& progress) {
@@ -117,14 +119,16 @@ LentModel LentModelOf(const Container& container) {
   return {container.manifest(), container.manifest_sha256()};
 }
 
-absl::StatusOr<LentModel> AskModel(const std::string& address, const std::stop_token& stop) {
-  absl::StatusOr<LentModel> model = FetchLentModel(address, stop);
+absl::StatusOr<LentModel> AskModel(const std::string& address, const SecurityPtr& own,
+                                   const std::stop_token& stop) {
+  absl::StatusOr<LentModel> model = FetchLentModel(address, own, stop);
   SHOAL_RETURN_IF_ERROR(Annotate(model.status(), address));
   return model;
 }
 
-absl::StatusOr<NodeHoldings> AskHoldings(const Manifest& manifest, const std::string& address) {
-  NodeClient client(address, kMessageBytes);
+absl::StatusOr<NodeHoldings> AskHoldings(const Manifest& manifest, const std::string& address,
+                                         const SecurityPtr& own, const std::string& name) {
+  NodeClient client(address, kMessageBytes, {own, ChannelSecurity::Peer::kNode, name});
   absl::StatusOr<NodeHoldings> holdings = Ask(client, manifest);
   SHOAL_RETURN_IF_ERROR(Annotate(holdings.status(), absl::StrCat("node at ", address)));
   return holdings;

@@ -33,7 +33,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const NodeLink::Options& options) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   // Every node is a connection of its own, also two at one address after a restart.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(options.address, MakeChannelCredentials(options.security),
+                                   arguments);
 }
 
 // Rows and sums of a request, which are nearly all of its bytes and its reply's.

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/sync/clock.h"
+#include "expert_node/service/transport_security.h"
 
 namespace shoal {
 
@@ -28,6 +29,7 @@ class NodeLink {
   struct Options {
     std::string address;  // host:port
     uint64_t max_message_bytes = 0;
+    ChannelSecurity security = {};
   };
   // The reply, or why there is none: UNAVAILABLE where the stream ended first, INVALID_ARGUMENT
   // where the node ended it because a message broke the rules. Called once, from a thread of gRPC,

@@ -36,6 +36,8 @@ void AddFlags(CLI::App& app, NodeFlags& flags) {
   app.add_option("--grace", flags.grace_s,
                  "Seconds that open streams have to end after SIGTERM (default 10)")
       ->check(CLI::Range(int64_t{0}, int64_t{3600}));
+  app.add_option("--tls", flags.tls,
+                 "Directory of this node's identity: only members of its pool get through");
   app.add_flag("--insecure", flags.insecure, "Listen beyond loopback without TLS");
   app.add_flag("--no-measure", flags.no_measure, "Do not measure disk and kernels at start");
   app.add_flag("--json", flags.json, "Print one JSON object a line");
@@ -61,7 +63,7 @@ void AddFlags(CLI::App& app, NodeFlags& flags) {
       "  4    data is damaged: a checksum or size differs\n\n"
       "Examples:\n"
       "  shoal-node ~/models/kimi-linear\n"
-      "  shoal-node ~/models/kimi-linear --listen 192.168.1.20:7071 --insecure --budget 24GiB\n"
+      "  shoal-node ~/models/kimi-linear --listen 192.168.1.20:7071 --tls ~/attic --budget 24GiB\n"
       "  shoal-node ~/models/kimi-linear --listen 127.0.0.1:0 --name shelf-2 --json\n"
       "  shoal-node /data/attic --name attic        (empty: filled by `shoal fill`)");
 }

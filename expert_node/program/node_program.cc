@@ -131,8 +131,8 @@ absl::Status OpenBackend(const NodeFlags& flags, const NodePlanOptions& options,
 }
 
 // Measures, and listens.
-absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeService::Options& options,
-                   Node& node) {
+absl::Status Serve(const NodeFlags& flags, const NetAddress& address,
+                   const ServerSecurity& security, NodeService::Options& options, Node& node) {
   const Clock& clock = Clock::Real();
   // Without a port of its own the process tells the nodes of a machine apart.
   options.name = flags.name.empty() ? node.experts.name : flags.name;
@@ -151,8 +151,8 @@ absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeServic
   SHOAL_ASSIGN_OR_RETURN(node.service, NodeService::Create(node.backend(), node.experts.model,
                                                            MakeTerms(node.experts.manifest),
                                                            *node.units, options, clock));
-  SHOAL_ASSIGN_OR_RETURN(node.server,
-                         NodeServer::Start(*node.service, address, node.drill_service.get()));
+  SHOAL_ASSIGN_OR_RETURN(
+      node.server, NodeServer::Start(*node.service, address, node.drill_service.get(), security));
   return absl::OkStatus();
 }
 
@@ -196,16 +196,41 @@ absl::Status CheckFlags(const NodeFlags& flags, const absl::StatusOr<NetAddress>
                      " does not exist or is empty, so this node has to be filled: pass --name, ",
                      "by which the pool's plan knows it (or check the path)"));
   }
-  if (!IsLoopback(*address) && !flags.insecure) {
+  if (!IsLoopback(*address) && !flags.insecure && flags.tls.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(flags.listen, " is not loopback, and this release has no TLS: anyone who ",
-                     "reaches the port can use the node. Pass --insecure to accept that"));
+        absl::StrCat(flags.listen, " is not loopback, and without --tls anyone who reaches the ",
+                     "port can use the node. Pass --tls DIR, or --insecure to accept that"));
   }
   return absl::OkStatus();
 }
 
+// What --tls says; takes the node's name from the certificate.
+absl::StatusOr<ServerSecurity> SecurityOf(NodeFlags& flags) {
+  ServerSecurity security;
+  security.log = [](absl::string_view line) { Note(line); };
+  if (flags.tls.empty()) {
+    return security;
+  }
+  absl::StatusOr<std::shared_ptr<TransportSecurity>> own =
+      TransportSecurity::Load(flags.tls, {TlsRole::kNode}, Clock::Real());
+  SHOAL_RETURN_IF_ERROR(Annotate(own.status(), "--tls"));
+  const std::string& name = (*own)->identity().certificate.name;
+  if (!flags.name.empty() && flags.name != name) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--name ", flags.name, ": the certificate in ", flags.tls, " is that of node ",
+                     name, "; leave --name out, or get a certificate for that name"));
+  }
+  flags.name = name;
+  if (const std::string warning = (*own)->ExpiryWarning(); !warning.empty()) {
+    Note(warning);
+  }
+  security.own = *std::move(own);
+  return security;
+}
+
 // Serves what is in the directory until a signal comes.
-NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address, NodePlanOptions options,
+NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address,
+                        const ServerSecurity& security, NodePlanOptions options,
                         EndSignals& signals) {
   // Verifying and measuring take a while, and there is nothing to drain yet.
   std::optional<EndAtOnce> opening(signals);
@@ -224,7 +249,7 @@ NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address, NodeP
   }
   absl::Status status = OpenBackend(flags, options, node);
   if (status.ok()) {
-    status = Serve(flags, address, options.service, node);
+    status = Serve(flags, address, security, options.service, node);
   }
   if (!status.ok()) {
     return Report(flags.json, status);
@@ -237,14 +262,18 @@ NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address, NodeP
 
 }  // namespace
 
-NodeExit RunNode(const NodeFlags& flags) {
+NodeExit RunNode(NodeFlags flags) {
   EndSignals signals;
+  const absl::StatusOr<ServerSecurity> security = SecurityOf(flags);
+  if (!security.ok()) {
+    return Report(flags.json, security.status());
+  }
   absl::StatusOr<NetAddress> address = ParseListenAddress(flags.listen);
   absl::StatusOr<NodePlanOptions> options = PlanOptions(flags);
   if (const absl::Status status = CheckFlags(flags, address, options); !status.ok()) {
     return Report(flags.json, status, NodeExit::kUsage);
   }
-  if (!IsLoopback(*address)) {
+  if (!IsLoopback(*address) && security->own == nullptr) {
     Note(absl::StrCat("warning: ", flags.listen, " is open to anyone who reaches it: no TLS"));
   }
   if (flags.allow_drill) {
@@ -256,7 +285,7 @@ NodeExit RunNode(const NodeFlags& flags) {
     return Report(flags.json, status);
   }
   if (IsVacant(flags.directory)) {
-    const absl::StatusOr<EmptyNodeEnd> end = ServeEmptyNode(flags, signals, *address);
+    const absl::StatusOr<EmptyNodeEnd> end = ServeEmptyNode(flags, signals, *security, *address);
     if (!end.ok()) {
       return Report(flags.json, end.status());
     }
@@ -264,7 +293,7 @@ NodeExit RunNode(const NodeFlags& flags) {
       return NodeExit::kOk;
     }
   }
-  return ServePartition(flags, *address, *std::move(options), signals);
+  return ServePartition(flags, *address, *security, *std::move(options), signals);
 }
 
 }  // namespace shoal

@@ -110,13 +110,14 @@ struct UnitsServer::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<UnitsServer>> UnitsServer::Start(
-    const Container& container, const UnitsService::Options& options, const NetAddress& address) {
+    const Container& container, const UnitsService::Options& options, const NetAddress& address,
+    const ServerSecurity& security) {
   auto impl = std::make_unique<Impl>();
   SHOAL_ASSIGN_OR_RETURN(impl->service, UnitsService::Create(container, options));
-  SHOAL_ASSIGN_OR_RETURN(
-      impl->server,
-      GrpcServer::Start({&impl->service->grpc_service()},
-                        {.address = address, .max_request_bytes = kMaxCopyRequestBytes}));
+  SHOAL_ASSIGN_OR_RETURN(impl->server, GrpcServer::Start({&impl->service->grpc_service()},
+                                                         {.address = address,
+                                                          .max_request_bytes = kMaxCopyRequestBytes,
+                                                          .security = security}));
   return std::unique_ptr<UnitsServer>(new UnitsServer(std::move(impl)));
 }
 

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/container/container.h"
 #include "common/net/address.h"
+#include "expert_node/service/server_security.h"
 
 namespace grpc {
 class Service;
@@ -48,10 +49,11 @@ class UnitsService {
 // The same with a server of its own.
 class UnitsServer {
  public:
-  // Listens, without TLS; as GrpcServer::Start.
+  // Listens; as GrpcServer::Start.
   static absl::StatusOr<std::unique_ptr<UnitsServer>> Start(const Container& container,
                                                             const UnitsService::Options& options,
-                                                            const NetAddress& address);
+                                                            const NetAddress& address,
+                                                            const ServerSecurity& security);
   // Cuts the copies that are under way.
   ~UnitsServer();
 
