@@ -106,6 +106,12 @@ class NodeLink::Stream final
 
   void Cancel() { context_.TryCancel(); }
 
+  // The certificate of the other end; the stream was welcomed.
+  std::string PeerCertificate() const {
+    const auto values = context_.auth_context()->FindPropertyValues("x509_pem_cert");
+    return values.size() == 1 ? std::string(values.front().data(), values.front().size()) : "";
+  }
+
   void OnWriteDone(bool ok) override {
     MutexLock lock(&core_->mutex);
     if (!ok || core_->stream != this) {
@@ -261,6 +267,21 @@ void NodeLink::Forget(uint64_t id) {
   if (const auto it = core_->pending.find(id); it != core_->pending.end()) {
     it->second.on_reply = nullptr;
   }
+}
+
+absl::Status NodeLink::CheckPeer() const {
+  if (options_.security.own == nullptr) {
+    return absl::OkStatus();
+  }
+  std::string pem;
+  {
+    MutexLock lock(&core_->mutex);
+    if (core_->stream == nullptr || !core_->view.open) {
+      return absl::OkStatus();
+    }
+    pem = core_->stream->PeerCertificate();
+  }
+  return options_.security.own->Verify(pem, TlsSide::kServer).status();
 }
 
 void NodeLink::Ping() {

@@ -67,6 +67,9 @@ class NodeLink {
   bool Send(std::shared_ptr<const v1::ExecuteRequest> request, OnReply on_reply);
   // The reply to this request is of no use any more: it will not be handed on.
   void Forget(uint64_t id);
+  // Why the stream's node is not to be spoken to any more: its certificate was revoked or expired
+  // since the handshake. OK without TLS, and where no stream is open.
+  absl::Status CheckPeer() const;
   // Asks for a sign of life, which shows in view().last_heard.
   void Ping();
 

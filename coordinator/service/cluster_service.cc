@@ -18,6 +18,7 @@
 #include "coordinator/drill.h"
 #include "coordinator/service/node_strike.h"
 #include "coordinator/service/plan_message.h"
+#include "coordinator/service/revocation_spreader.h"
 #include "expert_node/service/grpc_status.h"
 #include "expert_node/service/slice_message.h"
 #include "shoal/v1/cluster.grpc.pb.h"
@@ -99,7 +100,11 @@ class CallStop {
 class ClusterService::Impl final : public v1::Cluster::Service {
  public:
   Impl(Model& model, const Options& options, const Clock& clock)
-      : model_(model), options_(options), clock_(clock), started_(clock.Now()) {}
+      : model_(model), options_(options), clock_(clock), started_(clock.Now()) {
+    if (options_.own != nullptr && model_.pool() != nullptr) {
+      spreader_ = std::make_unique<RevocationSpreader>(*model_.pool(), options_.own);
+    }
+  }
 
   void Stop() { stop_.request_stop(); }
 
@@ -262,6 +267,7 @@ class ClusterService::Impl final : public v1::Cluster::Service {
   const absl::Time started_;
   std::stop_source stop_;
   std::atomic<bool> drilling_{false};
+  std::unique_ptr<RevocationSpreader> spreader_;  // null without TLS or a pool
 };
 
 ClusterService::ClusterService(Model& model, const Options& options, const Clock& clock)

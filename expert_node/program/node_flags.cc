@@ -38,6 +38,9 @@ void AddFlags(CLI::App& app, NodeFlags& flags) {
       ->check(CLI::Range(int64_t{0}, int64_t{3600}));
   app.add_option("--tls", flags.tls,
                  "Directory of this node's identity: only members of its pool get through");
+  app.add_option("--join", flags.join,
+                 "Invitation from `shoal cluster invite`: makes the identity in --tls's directory, "
+                 "once");
   app.add_flag("--insecure", flags.insecure, "Listen beyond loopback without TLS");
   app.add_flag("--no-measure", flags.no_measure, "Do not measure disk and kernels at start");
   app.add_flag("--json", flags.json, "Print one JSON object a line");

@@ -20,6 +20,8 @@
 #include "common/sync/clock.h"
 #include "common/sync/end_signals.h"
 #include "common/sync/thread_pool.h"
+#include "common/tls/identity.h"
+#include "common/tls/invites.h"
 #include "expert_node/drill/node_drills.h"
 #include "expert_node/drill/slowed_backend.h"
 #include "expert_node/fill/partition_filler.h"
@@ -29,6 +31,7 @@
 #include "expert_node/node_probe.h"
 #include "expert_node/program/empty_node.h"
 #include "expert_node/service/drill_service.h"
+#include "expert_node/service/join_client.h"
 #include "expert_node/service/node_server.h"
 #include "expert_node/service/node_service.h"
 #include "expert_node/service/terms.h"
@@ -204,12 +207,32 @@ absl::Status CheckFlags(const NodeFlags& flags, const absl::StatusOr<NetAddress>
   return absl::OkStatus();
 }
 
+// Gets an identity with an invitation.
+absl::Status Join(const NodeFlags& flags) {
+  SHOAL_RETURN_IF_ERROR(
+      Annotate(CheckIdentityPlace(flags.tls),
+               "--join: this node has an identity already; leave --join out to use it"));
+  const absl::StatusOr<InviteCode> code = ParseInviteCode(flags.join);
+  SHOAL_RETURN_IF_ERROR(Annotate(code.status(), "--join"));
+  const absl::StatusOr<Identity> identity = JoinPool(*code, absl::Now());
+  SHOAL_RETURN_IF_ERROR(Annotate(identity.status(), "--join"));
+  SHOAL_RETURN_IF_ERROR(StoreIdentity(flags.tls, *identity));
+  Note(absl::StrCat("joined the pool ", identity->certificate.pool, " as ",
+                    identity->certificate.Who(), "; the identity is in ", flags.tls));
+  return absl::OkStatus();
+}
+
 // What --tls says; takes the node's name from the certificate.
 absl::StatusOr<ServerSecurity> SecurityOf(NodeFlags& flags) {
   ServerSecurity security;
   security.log = [](absl::string_view line) { Note(line); };
   if (flags.tls.empty()) {
-    return security;
+    return flags.join.empty() ? absl::StatusOr<ServerSecurity>(security)
+                              : absl::InvalidArgumentError(
+                                    "--join makes an identity: say with --tls DIR where to put it");
+  }
+  if (!flags.join.empty()) {
+    SHOAL_RETURN_IF_ERROR(Join(flags));
   }
   absl::StatusOr<std::shared_ptr<TransportSecurity>> own =
       TransportSecurity::Load(flags.tls, {TlsRole::kNode}, Clock::Real());

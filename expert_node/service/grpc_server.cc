@@ -18,6 +18,7 @@
 #include "common/sync/stop_wait.h"
 #include "expert_node/service/grpc_log.h"
 #include "expert_node/service/listen_address.h"
+#include "expert_node/service/membership_service.h"
 
 namespace shoal {
 namespace {
@@ -52,6 +53,7 @@ struct GrpcServer::Impl {
   NetAddress address;
   std::unique_ptr<ServerGuard> guard = {};  // null where every caller may call everything
   std::unique_ptr<GrpcLogTap> tap = {};     // with the guard
+  std::unique_ptr<MembershipService> membership = {};  // with TLS
   std::unique_ptr<grpc::Server> server = {};
   std::jthread tender = {};  // last: uses the guard
 
@@ -64,6 +66,10 @@ struct GrpcServer::Impl {
     tap = std::make_unique<GrpcLogTap>(guard->log());
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
     creators.push_back(guard->MakeInterceptors());
+    if (security.own != nullptr) {
+      membership = std::make_unique<MembershipService>(security.own);
+      builder.RegisterService(&membership->grpc_service());
+    }
     builder.experimental().SetInterceptorCreators(std::move(creators));
     return guard->MakeCredentials();
   }
