@@ -160,7 +160,7 @@ TEST(InviteCodeTest, IsRefusedWhereAPartIsMissing) {
        {std::string(), "shoal-invite-2/10.0.0.1:7072/" + digits + "/AAAAAAAAAAAAAAAAAAAAAA",
         "shoal-invite-1/10.0.0.1/" + digits + "/AAAAAAAAAAAAAAAAAAAAAA",
         "shoal-invite-1/10.0.0.1:7072/" + digits + "/AAAA",
-        "shoal-invite-1/10.0.0.1:7072/aa/AAAAAAAAAAAAAAAAAAAAAA"}) {
+        std::string("shoal-invite-1/10.0.0.1:7072/aa/AAAAAAAAAAAAAAAAAAAAAA")}) {
     EXPECT_THAT(ParseInviteCode(text),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("shoal cluster invite")));
   }
