@@ -9,11 +9,14 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "common/sync/clock.h"
 #include "common/sync/mutex.h"
 #include "common/sync/stop_wait.h"
 #include "common/tls/authority.h"
+#include "expert_node/service/grpc_log.h"
 #include "expert_node/service/grpc_status.h"
 #include "expert_node/service/listen_address.h"
+#include "expert_node/service/refusal_log.h"
 #include "shoal/v1/membership.grpc.pb.h"
 
 namespace shoal {
@@ -23,6 +26,7 @@ constexpr int kMostRequestBytes = 8 << 10;
 constexpr int kMostMetadataBytes = 4 << 10;
 constexpr size_t kMemoryBytes = size_t{32} << 20;
 constexpr int kThreads = 2;
+constexpr int kLinesAMinute = 60;
 constexpr absl::Duration kLookAgainAfter = absl::Milliseconds(100);
 constexpr absl::Duration kListenerValidity = absl::Hours(24);
 constexpr char kListenerName[] = "invite";
@@ -32,14 +36,19 @@ constexpr char kListenerName[] = "invite";
 class JoinServer::Service final : public v1::Join::Service {
  public:
   Service(PoolAuthority& authority, Invites& invites, Options options)
-      : authority_(authority), invites_(invites), options_(std::move(options)) {}
+      : authority_(authority),
+        invites_(invites),
+        options_(std::move(options)),
+        refusals_(options_.log, kLinesAMinute, Clock::Real()) {}
+
+  RefusalLog& refusals() { return refusals_; }
 
   grpc::Status Join(grpc::ServerContext* context, const v1::JoinRequest* request,
                     v1::JoinReply* reply) override {
     MutexLock lock(&mutex_);
     const absl::Status status = Admit(*request, reply);
     if (!status.ok()) {
-      options_.log(absl::StrCat("refused: ", context->peer(), ": ", std::string(status.message())));
+      refusals_.Add(absl::StrCat(context->peer(), ": ", std::string(status.message())));
     }
     // The peer learns no more than that.
     return status.ok() ? grpc::Status::OK
@@ -91,6 +100,7 @@ class JoinServer::Service final : public v1::Join::Service {
   PoolAuthority& authority_;
   Invites& invites_;
   const Options options_;
+  RefusalLog refusals_;
   absl::Time last_try_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   int wrong_ ABSL_GUARDED_BY(mutex_) = 0;
 };
@@ -98,6 +108,7 @@ class JoinServer::Service final : public v1::Join::Service {
 struct JoinServer::Impl {
   NetAddress address;
   std::unique_ptr<Service> service = {};
+  std::unique_ptr<GrpcLogTap> tap = {};
   std::unique_ptr<grpc::Server> server = {};
 };
 
@@ -116,6 +127,7 @@ absl::StatusOr<std::unique_ptr<JoinServer>> JoinServer::Start(PoolAuthority& aut
   auto impl = std::make_unique<Impl>();
   impl->address = options.address;
   impl->service = std::make_unique<Service>(authority, invites, std::move(options));
+  impl->tap = std::make_unique<GrpcLogTap>(impl->service->refusals());
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kMostRequestBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
