@@ -140,7 +140,8 @@ class FillCommand final : public Command {
     // Sources that are named are coordinators or nodes, which both lend to as few as a coordinator.
     int at_once = kLentAtOnce;
     if (!from_) {
-      const UnitsService::Options options;
+      UnitsService::Options options;
+      options.own = own;
       at_once = options.max_copies;
       ServerSecurity security;
       security.own = own;

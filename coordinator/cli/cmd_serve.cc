@@ -62,7 +62,7 @@ class ServeCommand final : public Command {
                            OpenModel(model_flags_, kDefaultContextTokens, console));
     ClusterService service(*model, {.beyond_loopback = protection.any(), .own = security.own},
                            Clock::Real());
-    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<UnitsService> units, Units(*model));
+    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<UnitsService> units, Units(*model, security.own));
     std::vector<grpc::Service*> services = {&service.grpc_service()};
     std::vector<std::string> names = {"shoal.v1.Cluster"};
     if (units != nullptr) {
@@ -89,12 +89,14 @@ class ServeCommand final : public Command {
 
  private:
   // What lends the container's experts to nodes that are filled; null for a model without.
-  static absl::StatusOr<std::unique_ptr<UnitsService>> Units(const Model& model) {
+  static absl::StatusOr<std::unique_ptr<UnitsService>> Units(const Model& model,
+                                                             const SecurityPtr& own) {
     if (model.config().num_moe_layers() == 0) {
       return nullptr;
     }
     UnitsService::Options options;
     options.max_copies = kLentAtOnce;
+    options.own = own;
     return UnitsService::Create(model.container(), options);
   }
 

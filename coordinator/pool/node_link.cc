@@ -107,10 +107,7 @@ class NodeLink::Stream final
   void Cancel() { context_.TryCancel(); }
 
   // The certificate of the other end; the stream was welcomed.
-  std::string PeerCertificate() const {
-    const auto values = context_.auth_context()->FindPropertyValues("x509_pem_cert");
-    return values.size() == 1 ? std::string(values.front().data(), values.front().size()) : "";
-  }
+  std::string PeerCertificate() const { return shoal::PeerCertificate(*context_.auth_context()); }
 
   void OnWriteDone(bool ok) override {
     MutexLock lock(&core_->mutex);

@@ -141,6 +141,7 @@ absl::Status FillPartition(const v1::FillRequest& request, const FillOptions& op
   remote.manifest_sha256 = request.manifest_sha256();
   remote.on_note = options.on_note;
   remote.own = options.own;
+  remote.grant = request.grant();
   SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<RemoteSource> source,
                          RemoteSource::Connect(request.terms(), std::move(remote), stop));
   const Manifest& manifest = source->manifest();

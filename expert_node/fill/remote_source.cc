@@ -342,6 +342,7 @@ absl::Status RemoteSource::FetchPart(Source& source, const Block& block, const E
   *request.mutable_terms() = *terms_;
   request.set_layer(static_cast<uint32_t>(block.layer));
   ToMessage(part, request.mutable_slice());
+  request.set_grant(options_.grant);
   const ExpertSlice& whole = block.slice;
   const auto units_of_expert = static_cast<uint64_t>(whole.units.size());
   return source.client->FetchUnits(

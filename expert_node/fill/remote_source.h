@@ -42,6 +42,7 @@ class RemoteSource final : public PartitionSource {
     // Gets a line for people when a source is given up.
     std::function<void(absl::string_view)> on_note = [](absl::string_view /*line*/) {};
     SecurityPtr own = {};  // as ChannelSecurity's
+    std::string grant;     // for the sources, from who asked for this; empty without TLS
   };
 
   // Asks every source what it holds, and fetches the manifest. `stop` ends this and every later

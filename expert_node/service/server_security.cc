@@ -22,17 +22,11 @@ namespace shoal {
 namespace {
 
 constexpr int kLinesAMinute = 60;
-constexpr char kPeerCertificate[] = "x509_pem_cert";  // gRPC's name of the property
 constexpr char kAuthorization[] = "authorization";
 constexpr char kPath[] = ":path";
 constexpr absl::string_view kBearer = "Bearer ";
 
 absl::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
-
-std::string CertificateOf(const grpc::AuthContext& context) {
-  const std::vector<grpc::string_ref> values = context.FindPropertyValues(kPeerCertificate);
-  return values.size() == 1 ? std::string(View(values.front())) : "";
-}
 
 // The only value of a key; empty where there is none, or are several.
 template <typename Metadata>
@@ -73,8 +67,8 @@ class CallCheck final : public grpc::AuthMetadataProcessor {
   bool IsBlocking() const override { return false; }
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context,
                        OutputMetadata* /*consumed*/, OutputMetadata* /*response*/) override {
-    const absl::Status allowed = guard_.CheckCall(ValueOf(metadata, kPath), CertificateOf(*context),
-                                                  ValueOf(metadata, kAuthorization));
+    const absl::Status allowed = guard_.CheckCall(
+        ValueOf(metadata, kPath), PeerCertificate(*context), ValueOf(metadata, kAuthorization));
     if (allowed.ok()) {
       return grpc::Status::OK;
     }
@@ -112,7 +106,7 @@ class CallRecord final : public grpc::experimental::Interceptor {
   void Enter(grpc::experimental::InterceptorBatchMethods& methods) {
     const auto* metadata = methods.GetRecvInitialMetadata();
     absl::StatusOr<Caller> caller =
-        guard_.Identify(CertificateOf(*context_.auth_context()),
+        guard_.Identify(PeerCertificate(*context_.auth_context()),
                         metadata == nullptr ? "" : ValueOf(*metadata, kAuthorization));
     // Who is not good any more, a moment after it was let in, is cut at once.
     Caller entered;

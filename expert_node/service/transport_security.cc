@@ -1,5 +1,6 @@
 #include "expert_node/service/transport_security.h"
 
+#include <grpcpp/security/auth_context.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_certificate_verifier.h>
@@ -17,6 +18,7 @@
 namespace shoal {
 namespace {
 
+constexpr char kPeerCertificate[] = "x509_pem_cert";  // gRPC's name of the property
 constexpr absl::Duration kWarnBefore = absl::Hours(24 * 30);
 
 absl::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
@@ -92,6 +94,11 @@ absl::StatusOr<Certificate> TransportSecurity::Verify(absl::string_view pem, Tls
         absl::StrCat("the certificate of ", peer.Who(), " is revoked"));
   }
   return peer;
+}
+
+std::string PeerCertificate(const grpc::AuthContext& context) {
+  const std::vector<grpc::string_ref> values = context.FindPropertyValues(kPeerCertificate);
+  return values.size() == 1 ? std::string(View(values.front())) : "";
 }
 
 std::string TransportSecurity::ExpiryWarning() const {

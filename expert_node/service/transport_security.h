@@ -16,6 +16,7 @@
 #include "expert_node/service/authorization.h"
 
 namespace grpc {
+class AuthContext;
 class ChannelCredentials;
 }  // namespace grpc
 
@@ -49,6 +50,9 @@ class TransportSecurity {
   const Identity identity_;
   const std::unique_ptr<RevocationFile> revoked_;
 };
+
+// The certificate that the other end of a call showed, in PEM; empty without one.
+std::string PeerCertificate(const grpc::AuthContext& context);
 
 using SecurityPtr = std::shared_ptr<const TransportSecurity>;
 

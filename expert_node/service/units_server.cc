@@ -37,8 +37,10 @@ class UnitsService::Impl final : public v1::ExpertNode::CallbackService {
         terms_(MakeTerms(container.manifest())),
         units_(std::move(units)),
         options_(std::move(options)),
-        copies_(sizes_, terms_, *units_,
-                {container.directory(), options_.max_copies, options_.copy_write_limit}) {}
+        copies_(
+            sizes_, terms_, *units_,
+            {container.directory(), options_.max_copies, options_.copy_write_limit, options_.own}) {
+  }
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
                                      const v1::DescribeRequest* /*request*/,

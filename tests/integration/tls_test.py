@@ -95,6 +95,7 @@ class Tls:
         self.join()
         self.same_bits()
         self.strangers()
+        self.fill()
         self.revoke()
         self.keys()
 
@@ -175,6 +176,22 @@ class Tls:
         self.shoal.refused((*run, "--tls", self.coordinator), 1, "chmod 600")
         os.chmod(os.path.join(self.coordinator, "key.pem"), 0o600)
         self.same_bits()
+
+    def fill(self):
+        """A node that is empty is filled from the container and from a node, with a grant for its slices."""
+        self.shoal.ok("cluster", "issue", self.pool, "d", "--role", "node", "--out", self.path("d"))
+        empty = self.start(self.node_program, self.path("d_part"), "--listen", "127.0.0.1:0", "--no-measure", "--json", "--tls", self.path("d"))
+        plan = self.path("fill.json")
+        with open(plan, "w") as file:
+            json.dump({"format": "shoal-pool-plan", "version": 1, "identity": self.shoal.ok("inspect", self.container, "--json").json["identity"],
+                       "epoch": 1, "nodes": [{"name": "d", "address": empty.address, "slices": [{"units": [0, 8], "experts": [0, 32]}], "copies": []}]},
+                      file)
+        fill = ("fill", self.container, "--plan", plan)
+        self.shoal.refused(fill, 1, "Socket closed")
+        self.shoal.ok(*fill, "--from", self.nodes["a"].address, "--tls", self.coordinator)
+        wanted = self.shoal.ok("run", self.container, *GENERATE).json
+        found = self.shoal.ok("run", self.container, *GENERATE, "--pool-alone", "--nodes", plan, "--tls", self.coordinator).json
+        check(found["ids"] == wanted["ids"], "a node that was filled over TLS answers the same", (wanted["ids"], found["ids"]))
 
     def revoke(self):
         serve = self.start(self.shoal.program, "serve", self.container, "--nodes", self.addresses(), "--tls", self.coordinator, "--listen",
