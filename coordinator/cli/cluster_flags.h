@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/cli/console.h"
+#include "coordinator/cli/pool_flags.h"
 #include "coordinator/service/cluster_client.h"
 
 namespace shoal {
@@ -18,10 +19,10 @@ inline constexpr char kDefaultClusterAddress[] = "127.0.0.1:7070";
 
 struct ClusterFlags {
   std::optional<std::string> at;
-  bool insecure = false;
+  ProtectionFlags protection;
 
   void Add(FlagSet& flags);
-  // Usage errors of CheckNodeAddresses.
+  // Usage errors of CheckNodeAddresses; TlsFlags::Load's.
   absl::StatusOr<std::unique_ptr<ClusterClient>> Client(Console& console) const;
 };
 

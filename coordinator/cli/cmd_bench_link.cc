@@ -33,7 +33,8 @@ class BenchLinkCommand final : public Command {
   std::string name() const override { return "bench link"; }
   std::string summary() const override { return "Measure the links to a pool's nodes"; }
   std::string examples() const override {
-    return "  shoal bench link ~/models/kimi-linear --nodes 192.168.1.20:7071 --insecure\n"
+    return "  shoal bench link ~/models/kimi-linear --nodes 192.168.1.20:7071 --tls "
+           "~/pool/coordinator\n"
            "  shoal bench link ~/models/kimi-linear --nodes pool.json --json\n"
            "A round trip is a request for one row and its reply, less the time for which the node\n"
            "says that it queued and computed. Nodes are measured one after the other.";
@@ -64,6 +65,7 @@ class BenchLinkCommand final : public Command {
     const std::vector<PoolNode> nodes = pool->plan.remote();
     links.reserve(nodes.size());
     for (const PoolNode& node : nodes) {
+      options.security = {pool->own, ChannelSecurity::Peer::kNode, node.name};
       SHOAL_ASSIGN_OR_RETURN(LinkMeasurement link,
                              MeasureLink(container->manifest(), node.address, options,
                                          Clock::Real(), interrupt->token()));

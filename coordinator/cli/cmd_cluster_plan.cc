@@ -107,11 +107,12 @@ class ClusterPlanCommand final : public Command {
                                                      ": a later plan has a larger one"));
     }
     SHOAL_RETURN_IF_ERROR(CheckPlanAddresses(plan, absl::StrCat("--change-to: ", *next_),
-                                             cluster_.insecure, console));
+                                             cluster_.protection.protection(), console));
     const std::string at = cluster_.at.value_or(kDefaultClusterAddress);
-    SHOAL_ASSIGN_OR_RETURN(const LentModel model, AskModel(at, stop));
+    SHOAL_ASSIGN_OR_RETURN(const SecurityPtr own, cluster_.protection.tls.Load(console));
+    SHOAL_ASSIGN_OR_RETURN(const LentModel model, AskModel(at, own, stop));
     SHOAL_RETURN_IF_ERROR(CheckPlan(plan, model.manifest));
-    SHOAL_ASSIGN_OR_RETURN(nodes, LookAtNodes(model.manifest, plan, std::nullopt));
+    SHOAL_ASSIGN_OR_RETURN(nodes, LookAtNodes(model.manifest, plan, std::nullopt, own));
     if (const auto without = ChooseSources({}, NumericAddress(at).value_or(""), nodes)) {
       return UsageError(absl::StrCat("node ", *without,
                                      " is on another machine and could not reach the coordinator "

@@ -33,7 +33,8 @@ class FillCommand final : public Command {
   std::string examples() const override {
     return "  shoal-node /data/attic --name attic --listen 127.0.0.1:7101 &\n"
            "  shoal fill ~/models/kimi-linear --plan pool.json\n"
-           "  shoal fill ~/models/kimi-linear --plan pool.json --from 10.0.0.2:7071 --insecure\n"
+           "  shoal fill ~/models/kimi-linear --plan pool.json --from 10.0.0.2:7071 --tls "
+           "~/pool/coordinator\n"
            "Interrupted or killed, the same command goes on where it stopped.";
   }
 
@@ -49,8 +50,7 @@ class FillCommand final : public Command {
         "Where DIR is lent to the nodes meanwhile (default 127.0.0.1:0);\nfor nodes on other "
         "machines an address of this one");
     flags.Text("--node", "NAME", &only_node_, "Only this node");
-    flags.Switch("--insecure", &insecure_,
-                 "Allow addresses beyond this machine without protection");
+    protection_.Add(flags);
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
@@ -61,9 +61,10 @@ class FillCommand final : public Command {
     SHOAL_RETURN_IF_ERROR(CheckPlannedNodes(plan, console));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt, Interrupt::Install());
     const absl::Time start = Clock::Real().Now();
+    SHOAL_ASSIGN_OR_RETURN(const SecurityPtr own, protection_.tls.Load(console));
     SHOAL_ASSIGN_OR_RETURN(std::vector<FillingNode> nodes,
-                           LookAtNodes(container->manifest(), plan, only_node_));
-    const absl::Status status = Fill(*container, nodes, interrupt->token(), console);
+                           LookAtNodes(container->manifest(), plan, only_node_, own));
+    const absl::Status status = Fill(*container, own, nodes, interrupt->token(), console);
     if (absl::IsCancelled(status)) {
       return absl::CancelledError(
           "interrupted; the nodes keep what is finished, and the same command goes on from there");
@@ -92,7 +93,8 @@ class FillCommand final : public Command {
     }
     if (from_) {
       from_addresses_ = absl::StrSplit(*from_, ',');
-      SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(from_addresses_, "--from", insecure_, console));
+      SHOAL_RETURN_IF_ERROR(
+          CheckNodeAddresses(from_addresses_, "--from", protection_.protection(), console));
       for (std::string& address : from_addresses_) {
         const std::optional<std::string> numeric = NumericAddress(address);
         if (!numeric) {
@@ -109,12 +111,8 @@ class FillCommand final : public Command {
     if (listen->host == "0.0.0.0" || listen->host == "::") {
       return UsageError("--listen: name the address by which the nodes reach this machine");
     }
-    if (!IsLoopback(*listen) && !insecure_) {
-      return UsageError(absl::StrCat("--listen: ", *listen_,
-                                     " is not loopback, and there is no encryption yet: in a "
-                                     "network that you trust, say --insecure"));
-    }
-    return absl::OkStatus();
+    return CheckMayListen(*listen, protection_.tls.directory.has_value(), protection_.insecure,
+                          console);
   }
 
   absl::Status CheckPlannedNodes(PoolPlan& plan, Console& console) const {
@@ -126,14 +124,15 @@ class FillCommand final : public Command {
       }
       found = found || node.name == *only_node_;
     }
-    SHOAL_RETURN_IF_ERROR(
-        CheckPlanAddresses(plan, absl::StrCat("--plan: ", *plan_file_), insecure_, console));
+    SHOAL_RETURN_IF_ERROR(CheckPlanAddresses(plan, absl::StrCat("--plan: ", *plan_file_),
+                                             protection_.protection(), console));
     return found ? absl::OkStatus()
                  : UsageError(absl::StrCat("--node: the plan has no node named ", *only_node_));
   }
 
-  absl::Status Fill(const Container& container, std::span<FillingNode> nodes,
-                    const std::stop_token& stop, Console& console) const {
+  absl::Status Fill(const Container& container, const SecurityPtr& own,
+                    std::span<FillingNode> nodes, const std::stop_token& stop,
+                    Console& console) const {
     if (std::none_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.is_empty; })) {
       return absl::OkStatus();
     }
@@ -141,9 +140,16 @@ class FillCommand final : public Command {
     // Sources that are named are coordinators or nodes, which both lend to as few as a coordinator.
     int at_once = kLentAtOnce;
     if (!from_) {
-      const UnitsService::Options options;
+      UnitsService::Options options;
+      options.own = own;
       at_once = options.max_copies;
-      SHOAL_ASSIGN_OR_RETURN(lender, UnitsServer::Start(container, options, listen_address_));
+      ServerSecurity security;
+      security.own = own;
+      security.log = [&console](absl::string_view line) {
+        console.Note(absl::StrCat("shoal: ", line));
+      };
+      SHOAL_ASSIGN_OR_RETURN(lender,
+                             UnitsServer::Start(container, options, listen_address_, security));
     }
     const std::optional<std::string> without = ChooseSources(
         from_addresses_, lender == nullptr ? "" : lender->address().ToString(), nodes);
@@ -161,7 +167,7 @@ class FillCommand final : public Command {
   std::optional<std::string> from_;
   std::optional<std::string> listen_;
   std::optional<std::string> only_node_;
-  bool insecure_ = false;
+  ProtectionFlags protection_;
 
   std::vector<std::string> from_addresses_;
   NetAddress listen_address_;

@@ -17,6 +17,7 @@
 #include "coordinator/cli/metrics_flags.h"
 #include "coordinator/cli/model_flags.h"
 #include "coordinator/cli/statistics.h"
+#include "coordinator/cli/tls_flags.h"
 #include "coordinator/service/cluster_service.h"
 #include "coordinator/service/inference_service.h"
 #include "coordinator/service/serve_metrics.h"
@@ -57,29 +58,30 @@ class ServeCommand final : public Command {
     metrics_flags_.Add(flags);
     inference_flags_.Add(flags);
     model_flags_.AddOptions(flags);
+    server_flags_.Add(flags);
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     EndSignals signals;
     std::optional<EndAtOnce> opening(signals);
-    model_flags_.resident = true;
-    // A drill answers too, beside the clients.
-    model_flags_.num_sessions =
-        static_cast<int>(inference_flags_.num_sessions) + (model_flags_.pool.nodes ? 1 : 0);
-    SHOAL_ASSIGN_OR_RETURN(const NetAddress address, ListenAddress(console));
+    const ProtectionFlags& protection = model_flags_.pool.protection;
     SHOAL_ASSIGN_OR_RETURN(const InferenceService::Options inference_options,
                            inference_flags_.Options(model_flags_.directory));
-    model_flags_.client_bytes = InferenceService::MemoryBytes(
-        inference_options, model_flags_.context_tokens.value_or(kDefaultContextTokens));
+    SHOAL_ASSIGN_OR_RETURN(const NetAddress address, ListenAddress());
+    SHOAL_ASSIGN_OR_RETURN(
+        const ServerSecurity security,
+        server_flags_.Security(protection.tls, address, protection.insecure, console));
     SHOAL_RETURN_IF_ERROR(CheckCanListen(address));
     SHOAL_ASSIGN_OR_RETURN(const std::optional<NetAddress> metrics_address,
-                           metrics_flags_.Address(model_flags_.pool.insecure));
+                           metrics_flags_.Address(protection.insecure));
+    PlanMemoryOfServices(inference_options);
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
                            OpenModel(model_flags_, kDefaultContextTokens, console));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<InferenceService> inference,
                            InferenceService::Create(*model, inference_options, Clock::Real()));
-    ClusterService cluster(*model, {.insecure = model_flags_.pool.insecure}, Clock::Real());
-    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<UnitsService> units, Units(*model));
+    ClusterService cluster(*model, {.beyond_loopback = protection.any(), .own = security.own},
+                           Clock::Real());
+    SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<UnitsService> units, Units(*model, security.own));
     std::vector<grpc::Service*> services = {&inference->grpc_service(), &cluster.grpc_service()};
     std::vector<std::string> names = {
         "shoal.v1.Inference", absl::StrCat("shoal.v1.Inference/", inference_options.model_name),
@@ -93,7 +95,8 @@ class ServeCommand final : public Command {
         GrpcServer::Start(
             services, {.address = address,
                        .max_request_bytes = std::max(kMaxPlanBytes, inference->MaxRequestBytes()),
-                       .health_names = names}));
+                       .health_names = names,
+                       .security = security}));
     SHOAL_ASSIGN_OR_RETURN(
         const std::unique_ptr<MetricsServer> metrics,
         StartMetrics(
@@ -114,33 +117,35 @@ class ServeCommand final : public Command {
   }
 
  private:
+  // What the services take beside the model.
+  void PlanMemoryOfServices(const InferenceService::Options& inference) {
+    model_flags_.resident = true;
+    model_flags_.pool.listens = true;
+    // A drill answers too, beside the clients.
+    model_flags_.num_sessions =
+        static_cast<int>(inference_flags_.num_sessions) + (model_flags_.pool.nodes ? 1 : 0);
+    model_flags_.client_bytes = InferenceService::MemoryBytes(
+        inference, model_flags_.context_tokens.value_or(kDefaultContextTokens));
+  }
+
   // What lends the container's experts to nodes that are filled; null for a model without.
-  static absl::StatusOr<std::unique_ptr<UnitsService>> Units(const Model& model) {
+  static absl::StatusOr<std::unique_ptr<UnitsService>> Units(const Model& model,
+                                                             const SecurityPtr& own) {
     if (model.config().num_moe_layers() == 0) {
       return nullptr;
     }
     UnitsService::Options options;
     options.max_copies = kLentAtOnce;
+    options.own = own;
     return UnitsService::Create(model.container(), options);
   }
 
-  absl::StatusOr<NetAddress> ListenAddress(Console& console) const {
+  absl::StatusOr<NetAddress> ListenAddress() const {
     absl::StatusOr<NetAddress> address =
         ParseListenAddress(listen_.value_or(kDefaultClusterAddress));
     if (!address.ok()) {
       return UsageError(absl::StrCat("--listen: ", address.status().message()));
     }
-    if (IsLoopback(*address)) {
-      return address;
-    }
-    if (!model_flags_.pool.insecure) {
-      return UsageError(
-          absl::StrCat("--listen ", address->ToString(),
-                       " is not loopback, and this release has no TLS: anyone ",
-                       "who reaches the port can change the pool. Pass --insecure to accept that"));
-    }
-    console.Note(absl::StrCat("shoal: warning: ", address->ToString(),
-                              " is open to anyone who reaches it: no TLS"));
     return address;
   }
 
@@ -185,6 +190,7 @@ class ServeCommand final : public Command {
   ModelFlags model_flags_;
   InferenceFlags inference_flags_;
   MetricsFlags metrics_flags_;
+  ServerFlags server_flags_;
   std::optional<std::string> listen_;
 };
 

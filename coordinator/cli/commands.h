@@ -26,6 +26,13 @@ std::unique_ptr<Command> MakeClusterStatusCommand();
 std::unique_ptr<Command> MakeClusterDrainCommand();
 std::unique_ptr<Command> MakeClusterPlanCommand();
 std::unique_ptr<Command> MakeClusterDrillCommand();
+std::unique_ptr<Command> MakeClusterInitCommand();
+std::unique_ptr<Command> MakeClusterInviteCommand();
+std::unique_ptr<Command> MakeClusterIssueCommand();
+std::unique_ptr<Command> MakeClusterRevokeCommand();
+std::unique_ptr<Command> MakeKeysAddCommand();
+std::unique_ptr<Command> MakeKeysListCommand();
+std::unique_ptr<Command> MakeKeysRevokeCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 
 }  // namespace shoal

@@ -31,6 +31,13 @@ int main(int argc, char** argv) {
   commands.push_back(shoal::MakeClusterDrainCommand());
   commands.push_back(shoal::MakeClusterPlanCommand());
   commands.push_back(shoal::MakeClusterDrillCommand());
+  commands.push_back(shoal::MakeClusterInitCommand());
+  commands.push_back(shoal::MakeClusterInviteCommand());
+  commands.push_back(shoal::MakeClusterIssueCommand());
+  commands.push_back(shoal::MakeClusterRevokeCommand());
+  commands.push_back(shoal::MakeKeysAddCommand());
+  commands.push_back(shoal::MakeKeysListCommand());
+  commands.push_back(shoal::MakeKeysRevokeCommand());
   commands.push_back(shoal::MakeVersionCommand());
   const int code =
       shoal::RunProgram(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), commands);

@@ -9,7 +9,6 @@
 #include "common/status/status_util.h"
 #include "common/sync/clock.h"
 #include "coordinator/cli/exit_code.h"
-#include "coordinator/cli/pool_flags.h"
 #include "coordinator/pool/node_survey.h"
 #include "coordinator/pool/own_rates.h"
 #include "coordinator/pool/pool_spec.h"
@@ -57,16 +56,17 @@ void PlanPoolFlags::Add(FlagSet& flags) {
   flags.Real("--hit-rate", &hit_rate, "Share of experts found in memory, 0 to 1 (default 0)");
   flags.Real("--trunk-ms", &trunk_ms,
              "Milliseconds that a token takes beside its experts (default 0)");
-  flags.Switch("--insecure", &insecure, "Allow addresses beyond this machine without protection");
+  protection.Add(flags);
 }
 
 absl::Status PlanPoolFlags::Check() const {
   const bool any = copies || placement || out || keep || replace || hit_rate != 0 ||
-                   trunk_ms != 0 || explain || insecure || own;
+                   trunk_ms != 0 || explain || protection.any() || own;
   if (!nodes && any) {
     return UsageError(
-        "--own, --copies, --placement, --explain, --out, --keep, --replace, --hit-rate, --trunk-ms "
-        "and --insecure are about the nodes that --nodes names");
+        "--own, --copies, --placement, --explain, --out, --keep, --replace, --hit-rate, "
+        "--trunk-ms, "
+        "--tls and --insecure are about the nodes that --nodes names");
   }
   if (replace && !keep) {
     return UsageError("--replace is about the nodes of the plan that --keep names");
@@ -91,8 +91,11 @@ absl::StatusOr<std::vector<NodeRates>> PlanPoolFlags::Rates(const Container& con
     rates = *std::move(read);
   } else {
     std::vector<std::string> addresses = absl::StrSplit(*nodes, ',');
-    SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, "--nodes", insecure, console));
-    SHOAL_ASSIGN_OR_RETURN(rates, SurveyNodes(container.manifest(), addresses, Clock::Real()));
+    SHOAL_RETURN_IF_ERROR(
+        CheckNodeAddresses(addresses, "--nodes", protection.protection(), console));
+    SHOAL_ASSIGN_OR_RETURN(const SecurityPtr identity, protection.tls.Load(console));
+    SHOAL_ASSIGN_OR_RETURN(rates,
+                           SurveyNodes(container.manifest(), addresses, identity, Clock::Real()));
   }
   if (own) {
     SHOAL_ASSIGN_OR_RETURN(NodeRates here, MeasureOwnRates(container, Clock::Real()));

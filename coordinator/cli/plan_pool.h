@@ -13,6 +13,7 @@
 #include "common/container/manifest.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/cli/placement_report.h"
+#include "coordinator/cli/pool_flags.h"
 #include "coordinator/pool/placement.h"
 #include "coordinator/pool/replan.h"
 
@@ -28,7 +29,7 @@ struct PlanPoolFlags {
   double hit_rate = 0;
   double trunk_ms = 0;
   bool explain = false;
-  bool insecure = false;
+  ProtectionFlags protection;
   bool own = false;  // the coordinator computes too
 
   void Add(FlagSet& flags);

@@ -14,7 +14,7 @@
 namespace shoal {
 
 absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::string_view what,
-                                bool insecure, Console& console) {
+                                Protection protection, Console& console) {
   bool beyond = false;
   for (std::string& text : addresses) {
     const absl::StatusOr<NetAddress> address = ParseNetAddress(text);
@@ -24,13 +24,13 @@ absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::strin
     text = address->ToString();
     beyond = beyond || !IsLoopback(*address);
   }
-  if (beyond && !insecure) {
+  if (beyond && protection == Protection::kNone) {
     return UsageError(absl::StrCat(
         what,
-        " names a machine beyond this one, and connections are not encrypted yet: in a network "
-        "that you trust, say --insecure"));
+        " names a machine beyond this one, and connections are not protected: say --tls DIR "
+        "(`shoal cluster init` makes it), or --insecure in a network that you trust"));
   }
-  if (beyond) {
+  if (beyond && protection == Protection::kInsecure) {
     console.Note("shoal: connections to the nodes are neither encrypted nor authenticated");
   }
   return absl::OkStatus();
@@ -54,13 +54,13 @@ absl::StatusOr<bool> NodesAreFile(const std::string& nodes) {
   return false;
 }
 
-absl::Status CheckPlanAddresses(PoolPlan& plan, absl::string_view what, bool insecure,
+absl::Status CheckPlanAddresses(PoolPlan& plan, absl::string_view what, Protection protection,
                                 Console& console) {
   std::vector<std::string> addresses;
   for (const PoolNode& node : plan.remote()) {
     addresses.push_back(node.address);
   }
-  SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, what, insecure, console));
+  SHOAL_RETURN_IF_ERROR(CheckNodeAddresses(addresses, what, protection, console));
   auto address = addresses.begin();
   for (PoolNode& node : plan.nodes) {
     if (!node.is_coordinator()) {
@@ -68,6 +68,11 @@ absl::Status CheckPlanAddresses(PoolPlan& plan, absl::string_view what, bool ins
     }
   }
   return absl::OkStatus();
+}
+
+void ProtectionFlags::Add(FlagSet& flags) {
+  tls.Add(flags);
+  flags.Switch("--insecure", &insecure, "Allow addresses beyond this machine without protection");
 }
 
 void PoolFlags::Add(FlagSet& flags) {
@@ -84,13 +89,14 @@ void PoolFlags::Add(FlagSet& flags) {
 
 void PoolFlags::AddNodes(FlagSet& flags, const std::string& help) {
   flags.Text("--nodes", "ADDRESS,...|FILE", &nodes, help);
-  flags.Switch("--insecure", &insecure, "Allow addresses beyond this machine without protection");
+  protection.Add(flags);
 }
 
 absl::StatusOr<std::optional<PoolOptions>> PoolFlags::Options(Console& console) const {
   if (!nodes) {
-    if (alone || insecure) {
-      return UsageError("--pool-alone and --insecure are about the nodes that --nodes names");
+    if (alone || (protection.any() && !listens)) {
+      return UsageError(
+          "--pool-alone, --tls and --insecure are about the nodes that --nodes names");
     }
     return std::nullopt;
   }
@@ -105,7 +111,8 @@ absl::StatusOr<std::optional<PoolOptions>> PoolFlags::Options(Console& console) 
     }
   }
   const std::string what = is_file ? absl::StrCat("--nodes: ", *nodes) : "--nodes";
-  SHOAL_RETURN_IF_ERROR(CheckPlanAddresses(options.plan, what, insecure, console));
+  SHOAL_RETURN_IF_ERROR(CheckPlanAddresses(options.plan, what, protection.protection(), console));
+  SHOAL_ASSIGN_OR_RETURN(options.own, protection.tls.Load(console));
   return options;
 }
 

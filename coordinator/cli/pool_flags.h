@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "coordinator/cli/command_line.h"
+#include "coordinator/cli/tls_flags.h"
 #include "coordinator/pool/pool_backend.h"
 #include "coordinator/pool/pool_plan.h"
 
@@ -18,9 +19,10 @@ namespace shoal {
 
 // Checks addresses that are to be connected to, and rewrites each as NetAddress::ToString has it.
 // Usage errors, which begin with `what`, where one is none, or is beyond this machine without
-// `insecure`; with it, notes on `console` that connections are not protected.
+// protection; where that is wanted, notes it on `console`.
+enum class Protection { kNone, kTls, kInsecure };  // kInsecure: none, on purpose
 absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::string_view what,
-                                bool insecure, Console& console);
+                                Protection protection, Console& console);
 
 // The plan in the file that `flag` names; ReadPlan's errors, after the flag.
 absl::StatusOr<PoolPlan> ReadPlanOf(absl::string_view flag, const std::string& path);
@@ -29,18 +31,32 @@ absl::StatusOr<PoolPlan> ReadPlanOf(absl::string_view flag, const std::string& p
 absl::StatusOr<bool> NodesAreFile(const std::string& nodes);
 
 // The same for the nodes of a plan that are not the coordinator itself.
-absl::Status CheckPlanAddresses(PoolPlan& plan, absl::string_view what, bool insecure,
+absl::Status CheckPlanAddresses(PoolPlan& plan, absl::string_view what, Protection protection,
                                 Console& console);
+
+// --tls and --insecure of a command that speaks to others.
+struct ProtectionFlags {
+  TlsFlags tls;
+  bool insecure = false;
+
+  void Add(FlagSet& flags);
+  Protection protection() const {
+    return tls.directory ? Protection::kTls : insecure ? Protection::kInsecure : Protection::kNone;
+  }
+  bool any() const { return tls.directory.has_value() || insecure; }
+};
 
 struct PoolFlags {
   std::optional<std::string> nodes;
   int64_t node_wait_seconds = 60;
   bool alone = false;  // without the container's own banks
-  bool insecure = false;
+  ProtectionFlags protection;
+  bool listens =
+      false;  // the command listens too, so that --tls and --insecure are also about that
 
   // Flags of a command that computes on a pool, under a heading of their own.
   void Add(FlagSet& flags);
-  // --nodes and --insecure alone; `help` is of the first.
+  // --nodes, --tls and --insecure alone; `help` is of the first.
   void AddNodes(FlagSet& flags, const std::string& help);
   // The pool that --nodes names; nothing without it. Usage errors where other flags need it, and
   // those of CheckNodeAddresses.

@@ -66,7 +66,7 @@ class LinkProbe {
         most_rows * (hidden * sizeof(int64_t) + chosen * 2 * sizeof(int64_t)) + kMessageOverhead;
     most_rows_ = static_cast<int64_t>(most_rows);
     link_ = std::make_unique<NodeLink>(
-        NodeLink::Options{address, max_message_bytes}, hello,
+        NodeLink::Options{address, max_message_bytes, options.security}, hello,
         [mailbox = mailbox_] {
           MutexLock lock(&mailbox->mutex);
           mailbox->changed.NotifyAll();

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "common/container/manifest.h"
 #include "common/sync/clock.h"
+#include "expert_node/service/transport_security.h"
 
 namespace shoal {
 
@@ -19,6 +20,7 @@ struct LinkProbeOptions {
   int64_t round_trips = 200;                 // of one row, at least 1
   int64_t batches = 7;                       // large ones, of each kind, at least 1
   uint64_t batch_bytes = uint64_t{4} << 20;  // of a batch's rows, at most; at least one row
+  ChannelSecurity security = {};
 };
 
 struct LinkMeasurement {

@@ -6,12 +6,14 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/container/directory_files.h"
 #include "common/io/sha256.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "common/sync/clock.h"
 #include "common/sync/stop_wait.h"
+#include "expert_node/service/fetch_grant.h"
 #include "expert_node/service/node_client.h"
 #include "expert_node/service/slice_message.h"
 #include "expert_node/service/terms.h"
@@ -23,6 +25,8 @@ namespace {
 // Of what a node says of itself and of its progress.
 constexpr uint64_t kMessageBytes = uint64_t{4} << 20;
 constexpr size_t kMostStepBytes = 100;
+// One call's copies. The same call again has a new grant.
+constexpr absl::Duration kGrantedFor = absl::Hours(48);
 constexpr absl::Duration kServesWithin = absl::Minutes(2);
 constexpr absl::Duration kLookAgainAfter = absl::Milliseconds(100);
 
@@ -38,8 +42,9 @@ absl::StatusOr<NodeHoldings> Ask(NodeClient& client, const Manifest& manifest) {
   return holdings;
 }
 
-absl::StatusOr<LentModel> FetchLentModel(const std::string& address, const std::stop_token& stop) {
-  NodeClient client(address, kMessageBytes);
+absl::StatusOr<LentModel> FetchLentModel(const std::string& address, const SecurityPtr& own,
+                                         const std::stop_token& stop) {
+  NodeClient client(address, kMessageBytes, {own, ChannelSecurity::Peer::kLender, ""});
   SHOAL_ASSIGN_OR_RETURN(const v1::DescribeReply reply, client.Describe(stop));
   if (!reply.has_terms()) {
     return absl::FailedPreconditionError("it is an empty node and knows no model");
@@ -59,7 +64,7 @@ absl::StatusOr<LentModel> FetchLentModel(const std::string& address, const std::
   return model;
 }
 
-v1::FillRequest RequestOf(const LentModel& model, const FillTask& task) {
+absl::StatusOr<v1::FillRequest> RequestOf(const LentModel& model, const FillTask& task) {
   v1::FillRequest request;
   *request.mutable_terms() = MakeTerms(model.manifest);
   request.set_name(task.name);
@@ -70,6 +75,11 @@ v1::FillRequest RequestOf(const LentModel& model, const FillTask& task) {
     request.add_sources(source);
   }
   request.set_manifest_sha256(model.manifest_sha256);
+  if (task.own != nullptr) {
+    SHOAL_ASSIGN_OR_RETURN(*request.mutable_grant(),
+                           MakeFetchGrant(*task.own, task.name, model.manifest.identity,
+                                          task.slices, absl::Now() + kGrantedFor));
+  }
   return request;
 }
 
@@ -97,9 +107,11 @@ absl::Status WaitUntilServed(const LentModel& model, const FillTask& task, NodeC
 
 absl::Status Fill(const LentModel& model, const FillTask& task,
                   const OnPartitionProgress& on_progress, const std::stop_token& stop) {
-  NodeClient client(task.address, kMessageBytes);
+  NodeClient client(task.address, kMessageBytes,
+                    {task.own, ChannelSecurity::Peer::kNode, task.name});
+  SHOAL_ASSIGN_OR_RETURN(const v1::FillRequest request, RequestOf(model, task));
   SHOAL_RETURN_IF_ERROR(client.Fill(
-      RequestOf(model, task),
+      request,
       [&on_progress](const v1::FillProgress& progress) {
         if (on_progress) {
           // It goes to a terminal, and whatever the node likes can be in it.
@@ -117,14 +129,16 @@ LentModel LentModelOf(const Container& container) {
   return {container.manifest(), container.manifest_sha256()};
 }
 
-absl::StatusOr<LentModel> AskModel(const std::string& address, const std::stop_token& stop) {
-  absl::StatusOr<LentModel> model = FetchLentModel(address, stop);
+absl::StatusOr<LentModel> AskModel(const std::string& address, const SecurityPtr& own,
+                                   const std::stop_token& stop) {
+  absl::StatusOr<LentModel> model = FetchLentModel(address, own, stop);
   SHOAL_RETURN_IF_ERROR(Annotate(model.status(), address));
   return model;
 }
 
-absl::StatusOr<NodeHoldings> AskHoldings(const Manifest& manifest, const std::string& address) {
-  NodeClient client(address, kMessageBytes);
+absl::StatusOr<NodeHoldings> AskHoldings(const Manifest& manifest, const std::string& address,
+                                         const SecurityPtr& own, const std::string& name) {
+  NodeClient client(address, kMessageBytes, {own, ChannelSecurity::Peer::kNode, name});
   absl::StatusOr<NodeHoldings> holdings = Ask(client, manifest);
   SHOAL_RETURN_IF_ERROR(Annotate(holdings.status(), absl::StrCat("node at ", address)));
   return holdings;

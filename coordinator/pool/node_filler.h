@@ -12,6 +12,7 @@
 #include "common/container/expert_slice.h"
 #include "common/container/manifest.h"
 #include "common/container/partition_writer.h"
+#include "expert_node/service/transport_security.h"
 
 namespace shoal {
 
@@ -21,11 +22,13 @@ struct NodeHoldings {
   bool empty = false;               // holds nothing yet, and can be filled
   std::vector<ExpertSlice> slices;  // inside the model, disjoint
 };
-// Asks the node at `address` (host:port). Errors name it.
+// Asks the node at `address` (host:port; `own` as ChannelSecurity's, `name` the node's by the
+// plan). Errors name it.
 //   UNAVAILABLE          it does not answer within seconds
 //   FAILED_PRECONDITION  it has other terms; names the field and both values
 //   INVALID_ARGUMENT     what it says makes no sense
-absl::StatusOr<NodeHoldings> AskHoldings(const Manifest& manifest, const std::string& address);
+absl::StatusOr<NodeHoldings> AskHoldings(const Manifest& manifest, const std::string& address,
+                                         const SecurityPtr& own, const std::string& name);
 
 // What a node has to know of a container to fetch a part of it from strangers.
 struct LentModel {
@@ -38,13 +41,15 @@ LentModel LentModelOf(const Container& container);
 //   UNAVAILABLE          it does not answer
 //   FAILED_PRECONDITION  it is an empty node
 //   and ParseManifest's errors
-absl::StatusOr<LentModel> AskModel(const std::string& address, const std::stop_token& stop);
+absl::StatusOr<LentModel> AskModel(const std::string& address, const SecurityPtr& own,
+                                   const std::stop_token& stop);
 
 struct FillTask {
   std::string address;               // of the node, host:port
   std::string name;                  // its own
   std::vector<ExpertSlice> slices;   // what it is to hold: inside the model, disjoint
   std::vector<std::string> sources;  // numeric host:port of who holds units, in the order to ask
+  SecurityPtr own = {};              // as ChannelSecurity's
 };
 
 // Tells a node to fill itself with a part of `model` and waits until it serves it. Blocks for as

@@ -33,7 +33,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const NodeLink::Options& options) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   // Every node is a connection of its own, also two at one address after a restart.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(options.address, MakeChannelCredentials(options.security),
+                                   arguments);
 }
 
 // Rows and sums of a request, which are nearly all of its bytes and its reply's.
@@ -104,6 +105,9 @@ class NodeLink::Stream final
   }
 
   void Cancel() { context_.TryCancel(); }
+
+  // The certificate of the other end; the stream was welcomed.
+  std::string PeerCertificate() const { return shoal::PeerCertificate(*context_.auth_context()); }
 
   void OnWriteDone(bool ok) override {
     MutexLock lock(&core_->mutex);
@@ -260,6 +264,21 @@ void NodeLink::Forget(uint64_t id) {
   if (const auto it = core_->pending.find(id); it != core_->pending.end()) {
     it->second.on_reply = nullptr;
   }
+}
+
+absl::Status NodeLink::CheckPeer() const {
+  if (options_.security.own == nullptr) {
+    return absl::OkStatus();
+  }
+  std::string pem;
+  {
+    MutexLock lock(&core_->mutex);
+    if (core_->stream == nullptr || !core_->view.open) {
+      return absl::OkStatus();
+    }
+    pem = core_->stream->PeerCertificate();
+  }
+  return options_.security.own->Verify(pem, TlsSide::kServer).status();
 }
 
 void NodeLink::Ping() {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/sync/clock.h"
+#include "expert_node/service/transport_security.h"
 
 namespace shoal {
 
@@ -28,6 +29,7 @@ class NodeLink {
   struct Options {
     std::string address;  // host:port
     uint64_t max_message_bytes = 0;
+    ChannelSecurity security = {};
   };
   // The reply, or why there is none: UNAVAILABLE where the stream ended first, INVALID_ARGUMENT
   // where the node ended it because a message broke the rules. Called once, from a thread of gRPC,
@@ -65,6 +67,9 @@ class NodeLink {
   bool Send(std::shared_ptr<const v1::ExecuteRequest> request, OnReply on_reply);
   // The reply to this request is of no use any more: it will not be handed on.
   void Forget(uint64_t id);
+  // Why the stream's node is not to be spoken to any more: its certificate was revoked or expired
+  // since the handshake. OK without TLS, and where no stream is open.
+  absl::Status CheckPeer() const;
   // Asks for a sign of life, which shows in view().last_heard.
   void Ping();
 

@@ -44,8 +44,8 @@ absl::StatusOr<NodeRates> RatesOf(const v1::DescribeReply& reply, const Manifest
 }
 
 absl::StatusOr<NodeRates> Survey(const std::string& address, const Manifest& manifest,
-                                 const Clock& clock) {
-  NodeClient client(address, kMessageBytes);
+                                 const SecurityPtr& own, const Clock& clock) {
+  NodeClient client(address, kMessageBytes, {own, ChannelSecurity::Peer::kLender, ""});
   SHOAL_ASSIGN_OR_RETURN(const v1::DescribeReply reply, client.Describe());
   SHOAL_ASSIGN_OR_RETURN(NodeRates rates, RatesOf(reply, manifest));
   std::vector<absl::Duration> round_trips;
@@ -80,10 +80,10 @@ void AssumeComputeRates(std::vector<NodeRates>& nodes) {
 
 absl::StatusOr<std::vector<NodeRates>> SurveyNodes(const Manifest& manifest,
                                                    const std::vector<std::string>& addresses,
-                                                   const Clock& clock) {
+                                                   const SecurityPtr& own, const Clock& clock) {
   std::vector<NodeRates> nodes;
   for (const std::string& address : addresses) {
-    absl::StatusOr<NodeRates> rates = Survey(address, manifest, clock);
+    absl::StatusOr<NodeRates> rates = Survey(address, manifest, own, clock);
     SHOAL_RETURN_IF_ERROR(Annotate(rates.status(), absl::StrCat("node at ", address)));
     nodes.push_back(*std::move(rates));
   }

@@ -9,10 +9,11 @@
 #include "common/container/manifest.h"
 #include "common/sync/clock.h"
 #include "coordinator/pool/pool_forecast.h"
+#include "expert_node/service/transport_security.h"
 
 namespace shoal {
 
-// Describe of each address (host:port), one after the other; the round trip is the median of a few
+// Describe of each address (host:port; `own` as ChannelSecurity's), one after the other; the round trip is the median of a few
 // such calls. The rate of the link stays unknown. A node may serve the container or a part of it, or
 // be empty: then its kernels were not measured, and are taken to be as slow as the slowest of those
 // that were, or, where none was, to keep up with its disk (compute_assumed).
@@ -22,7 +23,7 @@ namespace shoal {
 //   INVALID_ARGUMENT     what it says makes no sense
 absl::StatusOr<std::vector<NodeRates>> SurveyNodes(const Manifest& manifest,
                                                    const std::vector<std::string>& addresses,
-                                                   const Clock& clock);
+                                                   const SecurityPtr& own, const Clock& clock);
 
 }  // namespace shoal
 

@@ -46,6 +46,7 @@ struct PoolBackend::Impl {
         sizes(ExpertSizes::FromManifest(the_manifest)),
         connect_wait(options.connect_wait),
         node_wait(options.node_wait),
+        own(options.own),
         max_nodes(std::max(static_cast<size_t>(options.max_nodes), the_layout->nodes().size())),
         clock(the_clock),
         local(std::move(the_local)) {
@@ -86,6 +87,7 @@ struct PoolBackend::Impl {
   const ExpertSizes sizes;
   const absl::Duration connect_wait;
   const absl::Duration node_wait;
+  const SecurityPtr own;
   const size_t max_nodes;
   const Clock& clock;
   const std::unique_ptr<ExpertBackend> local;
@@ -158,6 +160,7 @@ absl::StatusOr<std::unique_ptr<PoolBackend>> PoolBackend::Open(const Manifest& m
   layout_options.connect_wait = options.connect_wait;
   layout_options.grace_wait = options.grace_wait;
   layout_options.has_local = local != nullptr;
+  layout_options.own = options.own;
   SHOAL_ASSIGN_OR_RETURN(
       std::unique_ptr<PoolLayout> layout,
       PoolLayout::Connect(manifest, std::move(options.plan), layout_options, clock));
@@ -221,6 +224,7 @@ absl::Status PoolBackend::ChangePlan(PoolPlan plan, const std::stop_token& stop)
   options.connect_wait = impl_->connect_wait;
   options.has_local = impl_->local != nullptr;
   options.all_must_answer = true;
+  options.own = impl_->own;
   options.stop = stop;
   absl::StatusOr<std::unique_ptr<PoolLayout>> next =
       PoolLayout::Connect(impl_->manifest, std::move(plan), options, impl_->clock);

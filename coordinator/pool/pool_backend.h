@@ -20,6 +20,7 @@
 #include "coordinator/pool/node_health.h"
 #include "coordinator/pool/pool_plan.h"
 #include "expert_node/expert_backend.h"
+#include "expert_node/service/transport_security.h"
 
 namespace shoal {
 
@@ -38,6 +39,8 @@ struct PoolOptions {
   absl::Duration grace_wait = absl::Seconds(3);
   // How long a call waits for a cell that nobody can compute before it ends with UNAVAILABLE.
   absl::Duration node_wait = absl::Seconds(60);
+  // As ChannelSecurity's. With it a node whose name the plan has must have it in its certificate.
+  SecurityPtr own = {};
 };
 
 // What a node did in all and what became of the time. Costs are the node's own word.

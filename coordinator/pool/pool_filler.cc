@@ -24,7 +24,8 @@ bool IsOnLoopback(const std::string& address) {
 }
 
 absl::Status Look(const Manifest& manifest, FillingNode& node) {
-  const absl::StatusOr<NodeHoldings> said = AskHoldings(manifest, node.address);
+  const absl::StatusOr<NodeHoldings> said =
+      AskHoldings(manifest, node.address, node.own, node.name);
   if (said.ok()) {
     node.held = said->slices;
   }
@@ -101,7 +102,7 @@ class Filling {
       const Clock& clock = Clock::Real();
       const absl::Time start = clock.Now();
       absl::Status result = FillNode(
-          model_, {node.address, node.name, node.wanted, node.sources},
+          model_, {node.address, node.name, node.wanted, node.sources, node.own},
           [&](const PartitionProgress& progress) { Tell(node, progress); }, stop_);
       MutexLock lock(&mutex_);
       node.time = clock.Now() - start;
@@ -144,7 +145,8 @@ class Filling {
 }  // namespace
 
 absl::StatusOr<std::vector<FillingNode>> LookAtNodes(const Manifest& manifest, const PoolPlan& plan,
-                                                     const std::optional<std::string>& only_node) {
+                                                     const std::optional<std::string>& only_node,
+                                                     const SecurityPtr& own) {
   std::vector<FillingNode> nodes;
   for (const PoolNode& planned : plan.remote()) {
     if (planned.address.empty()) {
@@ -155,6 +157,7 @@ absl::StatusOr<std::vector<FillingNode>> LookAtNodes(const Manifest& manifest, c
     node.name = planned.name;
     node.address = planned.address;
     node.wanted = planned.stored();
+    node.own = own;
     node.asked_for = !only_node || planned.name == *only_node;
   }
   if (std::none_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.asked_for; })) {

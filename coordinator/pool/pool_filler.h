@@ -27,6 +27,7 @@ struct FillingNode {
   bool is_empty = false;             // and asked for: to be filled
   std::vector<ExpertSlice> held;     // by its own word; of one that is filled now, what it got
   std::vector<std::string> sources;  // that it is told to ask
+  SecurityPtr own;                   // as ChannelSecurity's
   PartitionProgress progress;        // the last that it told
   absl::Duration time;               // that its filling took
 };
@@ -38,7 +39,8 @@ struct FillingNode {
 //   INVALID_ARGUMENT     it has no address
 //   and AskHoldings' errors
 absl::StatusOr<std::vector<FillingNode>> LookAtNodes(const Manifest& manifest, const PoolPlan& plan,
-                                                     const std::optional<std::string>& only_node);
+                                                     const std::optional<std::string>& only_node,
+                                                     const SecurityPtr& own);
 
 // IP:PORT for `address`, as nodes take it. Absent where it is a host's name.
 std::optional<std::string> NumericAddress(const std::string& address);

@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<PoolLayout>> PoolLayout::Connect(const Manifest& 
                                                                 const Clock& clock) {
   SHOAL_RETURN_IF_ERROR(CheckNodes(plan, manifest, options.has_local));
   std::unique_ptr<PoolLayout> layout(new PoolLayout(manifest, std::move(plan), clock));
-  layout->Dial(manifest);
+  layout->Dial(manifest, options.own);
   SHOAL_RETURN_IF_ERROR(layout->AwaitAnswers(options));
   SHOAL_RETURN_IF_ERROR(layout->CheckNames());
   if (const std::vector<std::string> silent = layout->Silent();
@@ -78,13 +78,17 @@ absl::StatusOr<std::unique_ptr<PoolLayout>> PoolLayout::Connect(const Manifest& 
   return layout;
 }
 
-void PoolLayout::Dial(const Manifest& manifest) {
+void PoolLayout::Dial(const Manifest& manifest, const SecurityPtr& own) {
   v1::Hello hello;
   *hello.mutable_terms() = MakeTerms(manifest);
   hello.set_epoch(plan_.epoch);
   for (const PoolNode& planned : plan_.remote()) {
     nodes_.push_back(std::make_unique<RemoteNode>(
-        planned, NodeLink::Options{planned.address, MaxMessageBytes(sizes_)}, hello, sizes_.whole(),
+        planned,
+        NodeLink::Options{planned.address,
+                          MaxMessageBytes(sizes_),
+                          {own, ChannelSecurity::Peer::kNode, planned.name}},
+        hello, sizes_.whole(),
         [this] {
           MutexLock lock(&mutex_);
           changed_.NotifyAll();

@@ -36,6 +36,7 @@ class PoolLayout {
     // says that it computes it.
     bool has_local = false;
     bool all_must_answer = false;
+    SecurityPtr own;       // as ChannelSecurity's
     std::stop_token stop;  // ends the wait
   };
 
@@ -67,7 +68,7 @@ class PoolLayout {
 
  private:
   PoolLayout(const Manifest& manifest, PoolPlan plan, const Clock& clock);
-  void Dial(const Manifest& manifest);
+  void Dial(const Manifest& manifest, const SecurityPtr& own);
   absl::Status AwaitAnswers(const Options& options);
   bool AllAnswered() const;
   // Those that answered, and this process where it holds everything, hold each unit.

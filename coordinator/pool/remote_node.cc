@@ -79,6 +79,8 @@ void RemoteNode::Tend() {
   } else if (silence > kSilence + absl::Seconds(static_cast<double>(view.bytes_in_flight) /
                                                 kSlowestBytesPerSecond)) {
     link_->Break();
+  } else if (!link_->CheckPeer().ok()) {
+    link_->Break();  // and the next connection is refused with the reason
   } else if (view.open && silence >= kHeartbeat / 2) {
     link_->Ping();
   }

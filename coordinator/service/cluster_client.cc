@@ -108,10 +108,12 @@ struct ClusterClient::Impl {
   }
 };
 
-ClusterClient::ClusterClient(const std::string& address)
+ClusterClient::ClusterClient(const std::string& address, SecurityPtr own)
     : impl_(std::make_unique<Impl>(
-          Impl{address, v1::Cluster::NewStub(
-                            grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))})) {}
+          Impl{address,
+               v1::Cluster::NewStub(grpc::CreateChannel(
+                   address, MakeChannelCredentials(
+                                {std::move(own), ChannelSecurity::Peer::kCoordinator, ""})))})) {}
 ClusterClient::~ClusterClient() = default;
 
 absl::StatusOr<ClusterStatus> ClusterClient::Status() {

@@ -16,6 +16,7 @@
 #include "coordinator/drill.h"
 #include "coordinator/pool/pool_backend.h"
 #include "coordinator/pool/pool_plan.h"
+#include "expert_node/service/transport_security.h"
 
 namespace shoal {
 
@@ -43,8 +44,8 @@ using Strike = std::variant<KillStrike, SlowStrike, CorruptStrike>;
 // Thread-safe. Errors name the coordinator's address. UNAVAILABLE where nobody answers there.
 class ClusterClient {
  public:
-  // Connects to nothing yet. `address` is host:port.
-  explicit ClusterClient(const std::string& address);
+  // Connects to nothing yet. `address` is host:port. `own` as ChannelSecurity's.
+  ClusterClient(const std::string& address, SecurityPtr own);
   ~ClusterClient();
 
   absl::StatusOr<ClusterStatus> Status();

@@ -18,6 +18,7 @@
 #include "coordinator/drill.h"
 #include "coordinator/service/node_strike.h"
 #include "coordinator/service/plan_message.h"
+#include "coordinator/service/revocation_spreader.h"
 #include "expert_node/service/grpc_status.h"
 #include "expert_node/service/slice_message.h"
 #include "shoal/v1/cluster.grpc.pb.h"
@@ -58,14 +59,14 @@ void ToMessage(const PoolNodeStatus& node, v1::NodeStatus* message) {
   message->set_layer_p95_ns(Nanoseconds(node.layer_p95));
 }
 
-absl::Status CheckAddresses(const PoolPlan& plan, bool insecure) {
+absl::Status CheckAddresses(const PoolPlan& plan, bool beyond_loopback) {
   for (const PoolNode& node : plan.remote()) {
     SHOAL_ASSIGN_OR_RETURN(const NetAddress address, ParseNetAddress(node.address));
-    if (!IsLoopback(address) && !insecure) {
+    if (!IsLoopback(address) && !beyond_loopback) {
       return absl::FailedPreconditionError(
           absl::StrCat("node ", node.name, " at ", node.address,
-                       " is beyond the coordinator's machine, and connections are not encrypted "
-                       "yet: start `shoal serve` with --insecure to accept that"));
+                       " is beyond the coordinator's machine, and connections are not "
+                       "protected: start `shoal serve` with --tls, or with --insecure"));
     }
   }
   return absl::OkStatus();
@@ -99,7 +100,11 @@ class CallStop {
 class ClusterService::Impl final : public v1::Cluster::Service {
  public:
   Impl(Model& model, const Options& options, const Clock& clock)
-      : model_(model), options_(options), clock_(clock), started_(clock.Now()) {}
+      : model_(model), options_(options), clock_(clock), started_(clock.Now()) {
+    if (options_.own != nullptr && model_.pool() != nullptr) {
+      spreader_ = std::make_unique<RevocationSpreader>(*model_.pool(), options_.own);
+    }
+  }
 
   void Stop() { stop_.request_stop(); }
 
@@ -182,8 +187,15 @@ class ClusterService::Impl final : public v1::Cluster::Service {
     SHOAL_ASSIGN_OR_RETURN(PoolBackend * pool, Pool());
     SHOAL_ASSIGN_OR_RETURN(PoolPlan plan, FromMessage(message));
     SHOAL_RETURN_IF_ERROR(CheckPlan(plan, model_.container().manifest()));
-    SHOAL_RETURN_IF_ERROR(CheckAddresses(plan, options_.insecure));
+    SHOAL_RETURN_IF_ERROR(CheckAddresses(plan, options_.beyond_loopback));
     return pool->ChangePlan(std::move(plan), stop);
+  }
+
+  // How a node is reached. Without a plan its name is its own word, which a certificate need not
+  // have.
+  ChannelSecurity Way(const std::string& name) const {
+    const bool planned = !model_.pool()->plan().identity.empty();
+    return {options_.own, ChannelSecurity::Peer::kNode, planned ? name : ""};
   }
 
   // Of the node with that name, which takes part in drills.
@@ -198,7 +210,7 @@ class ClusterService::Impl final : public v1::Cluster::Service {
             "node ", name, " is lost already; start it, and drill it when it is live"));
       }
       // Said before an answer is computed, not after.
-      SHOAL_RETURN_IF_ERROR(EndStrikes(node.address));
+      SHOAL_RETURN_IF_ERROR(EndStrikes(node.address, Way(name)));
       return node.address;
     }
     return absl::NotFoundError(
@@ -222,7 +234,7 @@ class ClusterService::Impl final : public v1::Cluster::Service {
       event.mutable_strike()->set_before_token(
           static_cast<uint32_t>(StrikeIndex(request.tokens())));
       writer.Write(event);
-      return StrikeNode(address, strike);
+      return StrikeNode(address, Way(request.node()), strike);
     };
     options.on_token = [&](int answer, int64_t index, absl::Duration time) {
       v1::ClusterDrillEvent event;
@@ -234,7 +246,7 @@ class ClusterService::Impl final : public v1::Cluster::Service {
     const absl::StatusOr<DrillReport> drilled = RunDrill(model_, *session, options, stop.token());
     if (!strike.has_kill()) {
       // What is left of it is not for the next answer. A node that is gone has nothing left.
-      EndStrikes(address).IgnoreError();
+      EndStrikes(address, Way(request.node())).IgnoreError();
     }
     SHOAL_RETURN_IF_ERROR(drilled.status());
     const DrillReport& report = *drilled;
@@ -255,6 +267,7 @@ class ClusterService::Impl final : public v1::Cluster::Service {
   const absl::Time started_;
   std::stop_source stop_;
   std::atomic<bool> drilling_{false};
+  std::unique_ptr<RevocationSpreader> spreader_;  // null without TLS or a pool
 };
 
 ClusterService::ClusterService(Model& model, const Options& options, const Clock& clock)

@@ -7,6 +7,7 @@
 
 #include "common/sync/clock.h"
 #include "coordinator/model.h"
+#include "expert_node/service/transport_security.h"
 
 namespace grpc {
 class Service;
@@ -18,7 +19,8 @@ namespace shoal {
 class ClusterService {
  public:
   struct Options {
-    bool insecure = false;  // a plan may name nodes beyond this machine
+    bool beyond_loopback = false;  // a plan may name nodes on other machines
+    SecurityPtr own = {};          // as ChannelSecurity's
   };
 
   // `model` and `clock` outlive the service, which outlives the server that it is registered with.

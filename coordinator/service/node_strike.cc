@@ -13,8 +13,9 @@ constexpr uint64_t kMessageBytes = 1024;
 
 }  // namespace
 
-absl::Status StrikeNode(const std::string& address, const v1::DrillRequest& request) {
-  const absl::Status status = NodeClient(address, kMessageBytes).Drill(request);
+absl::Status StrikeNode(const std::string& address, const ChannelSecurity& security,
+                        const v1::DrillRequest& request) {
+  const absl::Status status = NodeClient(address, kMessageBytes, security).Drill(request);
   if (request.has_kill() && absl::IsUnavailable(status)) {
     return absl::OkStatus();
   }
@@ -25,10 +26,10 @@ absl::Status StrikeNode(const std::string& address, const v1::DrillRequest& requ
   return Annotate(status, absl::StrCat("node at ", address));
 }
 
-absl::Status EndStrikes(const std::string& address) {
+absl::Status EndStrikes(const std::string& address, const ChannelSecurity& security) {
   v1::DrillRequest request;
   request.mutable_end();
-  return StrikeNode(address, request);
+  return StrikeNode(address, security, request);
 }
 
 }  // namespace shoal

@@ -46,7 +46,7 @@ absl::Status CheckSource(const std::string& text, bool beyond_loopback) {
   if (!IsLoopback(*address) && !beyond_loopback) {
     return absl::InvalidArgumentError(
         absl::StrCat("sources: ", text, " is beyond this machine, and connections are not ",
-                     "encrypted yet: the node was not started with --insecure"));
+                     "protected: the node was started without --tls and without --insecure"));
   }
   return absl::OkStatus();
 }
@@ -140,6 +140,8 @@ absl::Status FillPartition(const v1::FillRequest& request, const FillOptions& op
   remote.addresses = std::move(order.sources);
   remote.manifest_sha256 = request.manifest_sha256();
   remote.on_note = options.on_note;
+  remote.own = options.own;
+  remote.grant = request.grant();
   SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<RemoteSource> source,
                          RemoteSource::Connect(request.terms(), std::move(remote), stop));
   const Manifest& manifest = source->manifest();

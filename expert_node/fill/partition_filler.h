@@ -14,6 +14,7 @@
 #include "common/container/expert_slice.h"
 #include "common/container/partition_writer.h"
 #include "common/io/file.h"
+#include "expert_node/service/transport_security.h"
 
 namespace shoal {
 
@@ -25,6 +26,7 @@ struct FillOptions {
   std::string name;              // the node's, as CheckNodeName wants it
   std::string directory;         // becomes the partition; does not exist or is empty
   bool beyond_loopback = false;  // whether sources on other machines are accepted
+  SecurityPtr own = {};          // as ChannelSecurity's
   std::function<void(absl::string_view)> on_note = [](absl::string_view /*line*/) {};
   // Free bytes of the file system that holds a path. Tests give their own.
   std::function<absl::StatusOr<uint64_t>(const std::string&)> free_disk_bytes = FreeDiskBytes;

@@ -72,12 +72,16 @@ RemoteSource::RemoteSource(const v1::Terms& terms, Options options, std::stop_to
   for (const std::string& address : options_.addresses) {
     auto source = std::make_unique<Source>();
     source->address = address;
-    source->client = std::make_unique<NodeClient>(address, kFirstMessageBytes);
+    source->client = std::make_unique<NodeClient>(address, kFirstMessageBytes, Way());
     sources_.push_back(std::move(source));
   }
 }
 
 RemoteSource::~RemoteSource() = default;
+
+ChannelSecurity RemoteSource::Way() const {
+  return {options_.own, ChannelSecurity::Peer::kLender, ""};
+}
 
 absl::StatusOr<std::unique_ptr<RemoteSource>> RemoteSource::Connect(const v1::Terms& terms,
                                                                     Options options,
@@ -155,7 +159,7 @@ absl::Status RemoteSource::TakeHoldings() {
     }
     source->held = *std::move(held);
     source->client =
-        std::make_unique<NodeClient>(source->address, std::max(most, kFirstMessageBytes));
+        std::make_unique<NodeClient>(source->address, std::max(most, kFirstMessageBytes), Way());
   }
   return absl::OkStatus();
 }
@@ -338,6 +342,7 @@ absl::Status RemoteSource::FetchPart(Source& source, const Block& block, const E
   *request.mutable_terms() = *terms_;
   request.set_layer(static_cast<uint32_t>(block.layer));
   ToMessage(part, request.mutable_slice());
+  request.set_grant(options_.grant);
   const ExpertSlice& whole = block.slice;
   const auto units_of_expert = static_cast<uint64_t>(whole.units.size());
   return source.client->FetchUnits(

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "common/container/partition_source.h"
 #include "common/io/aligned_buffer.h"
+#include "expert_node/service/transport_security.h"
 
 namespace shoal {
 
@@ -40,6 +41,8 @@ class RemoteSource final : public PartitionSource {
     absl::Duration busy_wait = absl::Minutes(1);  // for sources that are busy, without an answer
     // Gets a line for people when a source is given up.
     std::function<void(absl::string_view)> on_note = [](absl::string_view /*line*/) {};
+    SecurityPtr own = {};  // as ChannelSecurity's
+    std::string grant;     // for the sources, from who asked for this; empty without TLS
   };
 
   // Asks every source what it holds, and fetches the manifest. `stop` ends this and every later
@@ -69,6 +72,7 @@ class RemoteSource final : public PartitionSource {
   using AskOne = absl::FunctionRef<absl::Status(Source&)>;
 
   RemoteSource(const v1::Terms& terms, Options options, std::stop_token stop);
+  ChannelSecurity Way() const;
   absl::Status DescribeAll();
   absl::Status FetchManifest();
   absl::Status FetchManifestFrom(Source& source);

@@ -107,14 +107,16 @@ void SayReady(const NodeFlags& flags, const std::string& where, uint64_t read_ra
 }  // namespace
 
 absl::StatusOr<EmptyNodeEnd> ServeEmptyNode(const NodeFlags& flags, const EndSignals& signals,
-                                            NetAddress& address) {
+                                            const ServerSecurity& security, NetAddress& address) {
   std::optional<EndAtOnce> opening(signals);
   SHOAL_RETURN_IF_ERROR(CheckFillTarget(flags.directory));
   SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Events> events, Events::Make(signals.held()));
   EmptyNodeServer::Options options;
   options.fill.name = flags.name;
   options.fill.directory = flags.directory;
-  options.fill.beyond_loopback = flags.insecure;
+  options.fill.beyond_loopback = flags.insecure || security.own != nullptr;
+  options.fill.own = security.own;
+  options.security = security;
   options.fill.on_note = [](absl::string_view line) { Note(line); };
   options.address = address;
   options.on_filled = [&events] { events->Ring(); };

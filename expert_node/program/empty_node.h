@@ -5,6 +5,7 @@
 #include "common/net/address.h"
 #include "common/sync/end_signals.h"
 #include "expert_node/program/node_flags.h"
+#include "expert_node/service/server_security.h"
 
 namespace shoal {
 
@@ -15,6 +16,6 @@ enum class EmptyNodeEnd { kFilled, kSignal };
 // the process at once. `address` gets the port that was used. Prints what happens. The errors of CheckFillTarget, of MeasureScratchReadRate,
 // but for a disk that is too full to be measured, and of EmptyNodeServer::Start.
 absl::StatusOr<EmptyNodeEnd> ServeEmptyNode(const NodeFlags& flags, const EndSignals& signals,
-                                            NetAddress& address);
+                                            const ServerSecurity& security, NetAddress& address);
 
 }  // namespace shoal

@@ -38,6 +38,11 @@ void AddFlags(CLI::App& app, NodeFlags& flags) {
       ->check(CLI::Range(int64_t{0}, int64_t{3600}));
   app.add_option("--metrics", flags.metrics,
                  "Also answer GET http://IP:PORT/metrics, for Prometheus (default: do not)");
+  app.add_option("--tls", flags.tls,
+                 "Directory of this node's identity: only members of its pool get through");
+  app.add_option("--join", flags.join,
+                 "Invitation from `shoal cluster invite`: makes the identity in --tls's directory, "
+                 "once");
   app.add_flag("--insecure", flags.insecure, "Listen beyond loopback without TLS");
   app.add_flag("--no-measure", flags.no_measure, "Do not measure disk and kernels at start");
   app.add_flag("--json", flags.json, "Print one JSON object a line");
@@ -67,7 +72,7 @@ void AddFlags(CLI::App& app, NodeFlags& flags) {
       "\n"
       "Examples:\n"
       "  shoal-node ~/models/kimi-linear\n"
-      "  shoal-node ~/models/kimi-linear --listen 192.168.1.20:7071 --insecure --budget 24GiB\n"
+      "  shoal-node ~/models/kimi-linear --listen 192.168.1.20:7071 --tls ~/attic --budget 24GiB\n"
       "  shoal-node ~/models/kimi-linear --listen 127.0.0.1:0 --name shelf-2 --json\n"
       "  shoal-node ~/models/kimi-linear --metrics 127.0.0.1:9101\n"
       "  shoal-node /data/attic --name attic        (empty: filled by `shoal fill`)");

@@ -16,6 +16,8 @@ struct NodeFlags {
   int64_t threads = 0;
   int64_t max_rows = 0;
   int64_t grace_s = 10;
+  std::string tls;   // identity directory; empty: no TLS
+  std::string join;  // an invitation, to get that identity with
   bool insecure = false;
   bool json = false;
   bool no_measure = false;

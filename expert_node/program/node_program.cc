@@ -21,6 +21,8 @@
 #include "common/sync/end_signals.h"
 #include "common/sync/service_manager.h"
 #include "common/sync/thread_pool.h"
+#include "common/tls/identity.h"
+#include "common/tls/invites.h"
 #include "expert_node/drill/node_drills.h"
 #include "expert_node/drill/slowed_backend.h"
 #include "expert_node/fill/partition_filler.h"
@@ -31,6 +33,7 @@
 #include "expert_node/program/empty_node.h"
 #include "expert_node/program/node_metrics.h"
 #include "expert_node/service/drill_service.h"
+#include "expert_node/service/join_client.h"
 #include "expert_node/service/listen_address.h"
 #include "expert_node/service/metrics_server.h"
 #include "expert_node/service/node_server.h"
@@ -136,8 +139,8 @@ absl::Status OpenBackend(const NodeFlags& flags, const NodePlanOptions& options,
 }
 
 // Measures, and listens.
-absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeService::Options& options,
-                   Node& node) {
+absl::Status Serve(const NodeFlags& flags, const NetAddress& address,
+                   const ServerSecurity& security, NodeService::Options& options, Node& node) {
   const Clock& clock = Clock::Real();
   // Without a port of its own the process tells the nodes of a machine apart.
   options.name = flags.name.empty() ? node.experts.name : flags.name;
@@ -146,6 +149,7 @@ absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeServic
   }
   options.directory = flags.directory;
   options.max_rows = node.plan.max_rows;
+  options.own = security.own;
   if (!flags.no_measure) {
     SHOAL_ASSIGN_OR_RETURN(options.read_bytes_per_second,
                            MeasureReadRate(*node.units, kMeasureTime, clock));
@@ -156,8 +160,8 @@ absl::Status Serve(const NodeFlags& flags, const NetAddress& address, NodeServic
   SHOAL_ASSIGN_OR_RETURN(node.service, NodeService::Create(node.backend(), node.experts.model,
                                                            MakeTerms(node.experts.manifest),
                                                            *node.units, options, clock));
-  SHOAL_ASSIGN_OR_RETURN(node.server,
-                         NodeServer::Start(*node.service, address, node.drill_service.get()));
+  SHOAL_ASSIGN_OR_RETURN(
+      node.server, NodeServer::Start(*node.service, address, node.drill_service.get(), security));
   if (!flags.metrics.empty()) {
     SHOAL_ASSIGN_OR_RETURN(const NetAddress metrics, ParseListenAddress(flags.metrics));
     SHOAL_ASSIGN_OR_RETURN(node.metrics, MetricsServer::Start(metrics, [&node] {
@@ -221,23 +225,69 @@ absl::Status CheckFlags(const NodeFlags& flags, const absl::StatusOr<NetAddress>
   if (!flags.name.empty()) {
     SHOAL_RETURN_IF_ERROR(CheckNodeName(flags.name, "--name"));
   }
-  if (flags.name.empty() && IsVacant(flags.directory)) {
+  // With --tls the certificate has the name.
+  if (flags.name.empty() && flags.tls.empty() && IsVacant(flags.directory)) {
     return absl::InvalidArgumentError(
         absl::StrCat(flags.directory,
                      " does not exist or is empty, so this node has to be filled: pass --name, ",
                      "by which the pool's plan knows it (or check the path)"));
   }
   SHOAL_RETURN_IF_ERROR(CheckMetrics(flags));
-  if (!IsLoopback(*address) && !flags.insecure) {
+  if (!IsLoopback(*address) && !flags.insecure && flags.tls.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(flags.listen, " is not loopback, and this release has no TLS: anyone who ",
-                     "reaches the port can use the node. Pass --insecure to accept that"));
+        absl::StrCat(flags.listen, " is not loopback, and without --tls anyone who reaches the ",
+                     "port can use the node. Pass --tls DIR, or --insecure to accept that"));
   }
   return absl::OkStatus();
 }
 
+// Gets an identity with an invitation.
+absl::Status Join(const NodeFlags& flags) {
+  SHOAL_RETURN_IF_ERROR(
+      Annotate(CheckIdentityPlace(flags.tls),
+               "--join: this node has an identity already; leave --join out to use it"));
+  const absl::StatusOr<InviteCode> code = ParseInviteCode(flags.join);
+  SHOAL_RETURN_IF_ERROR(Annotate(code.status(), "--join"));
+  const absl::StatusOr<Identity> identity = JoinPool(*code, absl::Now());
+  SHOAL_RETURN_IF_ERROR(Annotate(identity.status(), "--join"));
+  SHOAL_RETURN_IF_ERROR(StoreIdentity(flags.tls, *identity));
+  Note(absl::StrCat("joined the pool ", identity->certificate.pool, " as ",
+                    identity->certificate.Who(), "; the identity is in ", flags.tls));
+  return absl::OkStatus();
+}
+
+// What --tls says; takes the node's name from the certificate.
+absl::StatusOr<ServerSecurity> SecurityOf(NodeFlags& flags) {
+  ServerSecurity security;
+  security.log = [](absl::string_view line) { Note(line); };
+  if (flags.tls.empty()) {
+    return flags.join.empty() ? absl::StatusOr<ServerSecurity>(security)
+                              : absl::InvalidArgumentError(
+                                    "--join makes an identity: say with --tls DIR where to put it");
+  }
+  if (!flags.join.empty()) {
+    SHOAL_RETURN_IF_ERROR(Join(flags));
+  }
+  absl::StatusOr<std::shared_ptr<TransportSecurity>> own =
+      TransportSecurity::Load(flags.tls, {TlsRole::kNode}, Clock::Real());
+  SHOAL_RETURN_IF_ERROR(Annotate(own.status(), "--tls"));
+  const std::string& name = (*own)->identity().certificate.name;
+  if (!flags.name.empty() && flags.name != name) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--name ", flags.name, ": the certificate in ", flags.tls, " is that of node ",
+                     name, "; leave --name out, or get a certificate for that name"));
+  }
+  flags.name = name;
+  if (const std::string warning = (*own)->ExpiryWarning(); !warning.empty()) {
+    Note(warning);
+  }
+  security.own = *std::move(own);
+  return security;
+}
+
 // Serves what is in the directory until a signal comes.
-NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address, NodePlanOptions options,
+NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address,
+                        const ServerSecurity& security, NodePlanOptions options,
                         EndSignals& signals) {
   // Verifying and measuring take a while, and there is nothing to drain yet.
   std::optional<EndAtOnce> opening(signals);
@@ -256,7 +306,7 @@ NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address, NodeP
   }
   absl::Status status = OpenBackend(flags, options, node);
   if (status.ok()) {
-    status = Serve(flags, address, options.service, node);
+    status = Serve(flags, address, security, options.service, node);
   }
   if (!status.ok()) {
     return Report(flags.json, status);
@@ -269,26 +319,31 @@ NodeExit ServePartition(const NodeFlags& flags, const NetAddress& address, NodeP
 
 }  // namespace
 
-NodeExit RunNode(const NodeFlags& flags) {
+NodeExit RunNode(NodeFlags flags) {
   EndSignals signals;
   absl::StatusOr<NetAddress> address = ParseListenAddress(flags.listen);
   absl::StatusOr<NodePlanOptions> options = PlanOptions(flags);
   if (const absl::Status status = CheckFlags(flags, address, options); !status.ok()) {
     return Report(flags.json, status, NodeExit::kUsage);
   }
-  if (!IsLoopback(*address)) {
+  // Said before work is done that would be for nothing.
+  if (const absl::Status status = CheckCanListen(*address); !status.ok()) {
+    return Report(flags.json, status);
+  }
+  // Last, because an invitation is good once.
+  const absl::StatusOr<ServerSecurity> security = SecurityOf(flags);
+  if (!security.ok()) {
+    return Report(flags.json, security.status());
+  }
+  if (!IsLoopback(*address) && security->own == nullptr) {
     Note(absl::StrCat("warning: ", flags.listen, " is open to anyone who reaches it: no TLS"));
   }
   if (flags.allow_drill) {
     Note(
         "warning: drills are allowed; whoever reaches the port can kill this node or slow it down");
   }
-  // Said before work is done that would be for nothing.
-  if (const absl::Status status = CheckCanListen(*address); !status.ok()) {
-    return Report(flags.json, status);
-  }
   if (IsVacant(flags.directory)) {
-    const absl::StatusOr<EmptyNodeEnd> end = ServeEmptyNode(flags, signals, *address);
+    const absl::StatusOr<EmptyNodeEnd> end = ServeEmptyNode(flags, signals, *security, *address);
     if (!end.ok()) {
       return Report(flags.json, end.status());
     }
@@ -296,7 +351,7 @@ NodeExit RunNode(const NodeFlags& flags) {
       return NodeExit::kOk;
     }
   }
-  return ServePartition(flags, *address, *std::move(options), signals);
+  return ServePartition(flags, *address, *security, *std::move(options), signals);
 }
 
 }  // namespace shoal

@@ -8,6 +8,6 @@ namespace shoal {
 
 // Opens the experts, serves them until a signal comes, drains. Prints what happens. To be called
 // once, from the main thread before any other is started: it waits for signals.
-NodeExit RunNode(const NodeFlags& flags);
+NodeExit RunNode(NodeFlags flags);
 
 }  // namespace shoal

@@ -1,13 +1,18 @@
 #include "expert_node/service/copy_service.h"
 
+#include <grpcpp/security/auth_context.h>
+#include <grpcpp/server_context.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/container/directory_files.h"
 #include "common/container/manifest.h"
 #include "common/io/file.h"
 #include "common/io/sha256.h"
 #include "common/status/status_macros.h"
+#include "expert_node/service/fetch_grant.h"
 #include "expert_node/service/fetch_stream.h"
 #include "expert_node/service/refusal.h"
 #include "expert_node/service/slice_message.h"
@@ -31,12 +36,18 @@ CopyService::CopyService(const ExpertSizes& sizes, const v1::Terms& terms, HeldU
       rules_(sizes, kNoRows),
       reader_(1) {}
 
-absl::StatusOr<ExpertSlice> CopyService::CheckUnits(const v1::FetchUnitsRequest& request) const {
+absl::StatusOr<ExpertSlice> CopyService::CheckUnits(const grpc::CallbackServerContext& context,
+                                                    const v1::FetchUnitsRequest& request) const {
   SHOAL_RETURN_IF_ERROR(CheckTerms(terms_, request.terms()));
   SHOAL_RETURN_IF_ERROR(rules_.CheckLayerIndex(request.layer(), "layer"));
   SHOAL_ASSIGN_OR_RETURN(const ExpertSlice slice, FromMessage(request.slice(), "slice"));
   SHOAL_RETURN_IF_ERROR(CheckSlices(sizes_.whole(), {&slice, 1}, "slice"));
   SHOAL_RETURN_IF_ERROR(CheckHolds(units_.slices(), slice));
+  if (options_.own != nullptr) {
+    SHOAL_RETURN_IF_ERROR(CheckMayFetch(*options_.own, PeerCertificate(*context.auth_context()),
+                                        request.grant(), terms_.container().identity(), slice,
+                                        absl::Now()));
+  }
   return slice;
 }
 
@@ -94,7 +105,7 @@ absl::StatusOr<std::function<void()>> CopyService::Begin() {
 
 CopyService::UnitsReactor* CopyService::FetchUnits(grpc::CallbackServerContext& context,
                                                    const v1::FetchUnitsRequest& request) {
-  const absl::StatusOr<ExpertSlice> slice = CheckUnits(request);
+  const absl::StatusOr<ExpertSlice> slice = CheckUnits(context, request);
   if (!slice.ok()) {
     return Refuse<UnitsReactor>(slice.status());
   }

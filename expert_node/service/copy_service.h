@@ -20,6 +20,7 @@
 #include "expert_node/service/held_units.h"
 #include "expert_node/service/model_stream.h"
 #include "expert_node/service/request_rules.h"
+#include "expert_node/service/transport_security.h"
 
 namespace shoal {
 
@@ -42,6 +43,7 @@ class CopyService {
     std::string directory;       // of the container or partition that the units are in
     int max_copies = 0;          // at a time
     absl::Duration write_limit;  // as FetchStream's
+    SecurityPtr own = {};        // null: without TLS every caller may have every slice
   };
   // All references outlive the object, and it outlives the server.
   CopyService(const ExpertSizes& sizes, const v1::Terms& terms, HeldUnits& units, Options options);
@@ -54,7 +56,8 @@ class CopyService {
   void Drain();
 
  private:
-  absl::StatusOr<ExpertSlice> CheckUnits(const v1::FetchUnitsRequest& request) const;
+  absl::StatusOr<ExpertSlice> CheckUnits(const grpc::CallbackServerContext& context,
+                                         const v1::FetchUnitsRequest& request) const;
   // The file of the directory that a request means.
   absl::StatusOr<std::string> NameOf(const v1::FetchModelRequest& request) const;
   absl::StatusOr<ModelFileContent> OpenFile(const v1::FetchModelRequest& request) const;

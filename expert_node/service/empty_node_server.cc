@@ -125,12 +125,14 @@ struct EmptyNodeServer::Impl {
 absl::StatusOr<std::unique_ptr<EmptyNodeServer>> EmptyNodeServer::Start(Options options) {
   SHOAL_RETURN_IF_ERROR(CheckNodeName(options.fill.name, "name"));
   const NetAddress address = options.address;
+  const ServerSecurity security = options.security;
   auto impl = std::make_unique<Impl>();
   impl->service = std::make_unique<Service>(std::move(options));
   SHOAL_ASSIGN_OR_RETURN(impl->server, GrpcServer::Start({impl->service.get()},
                                                          {.address = address,
                                                           .max_request_bytes = kMaxCopyRequestBytes,
-                                                          .serving = false}));
+                                                          .serving = false,
+                                                          .security = security}));
   return std::unique_ptr<EmptyNodeServer>(new EmptyNodeServer(std::move(impl)));
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/net/address.h"
 #include "expert_node/fill/partition_filler.h"
+#include "expert_node/service/server_security.h"
 
 namespace shoal {
 
@@ -20,9 +21,10 @@ class EmptyNodeServer {
     uint64_t read_bytes_per_second = 0;  // measured on a scratch file; 0: not measured
     // Called once, from any thread, after a Fill has made the partition and was answered.
     std::function<void()> on_filled;
+    ServerSecurity security = {};
   };
 
-  // Listens, without TLS. Health is NOT_SERVING. Describe says name, rate and free disk, and has no
+  // Listens. Health is NOT_SERVING. Describe says name, rate and free disk, and has no
   // terms; Fill fills, one call at a time; everything else is FAILED_PRECONDITION.
   //   INVALID_ARGUMENT  the name is none
   //   and GrpcServer::Start's errors

@@ -6,13 +6,19 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <grpcpp/support/server_interceptor.h>
 
 #include <chrono>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "common/sync/stop_wait.h"
+#include "expert_node/service/grpc_log.h"
 #include "expert_node/service/listen_address.h"
+#include "expert_node/service/membership_service.h"
 
 namespace shoal {
 namespace {
@@ -27,6 +33,7 @@ constexpr int kMaxIdleMs = 600'000;
 constexpr int kLeastPingIntervalMs = 5'000;
 // For what is no Execute stream: those of health watchers never end by themselves.
 constexpr std::chrono::milliseconds kLastWords{100};
+constexpr absl::Duration kLookForRevocations = absl::Milliseconds(500);
 
 void SetArguments(grpc::ServerBuilder& builder, int64_t max_request_bytes) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(max_request_bytes));
@@ -48,20 +55,52 @@ void SetArguments(grpc::ServerBuilder& builder, int64_t max_request_bytes) {
 
 struct GrpcServer::Impl {
   NetAddress address;
+  std::unique_ptr<ServerGuard> guard = {};  // null where every caller may call everything
+  std::unique_ptr<GrpcLogTap> tap = {};     // with the guard
+  std::unique_ptr<MembershipService> membership = {};  // with TLS
   std::unique_ptr<grpc::Server> server = {};
+  std::jthread tender = {};  // last: uses the guard
+
+  std::shared_ptr<grpc::ServerCredentials> Guard(const ServerSecurity& security,
+                                                 grpc::ServerBuilder& builder) {
+    if (!security.any()) {
+      return grpc::InsecureServerCredentials();
+    }
+    guard = std::make_unique<ServerGuard>(security);
+    tap = std::make_unique<GrpcLogTap>(guard->log());
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+    creators.push_back(guard->MakeInterceptors());
+    if (security.own != nullptr) {
+      membership = std::make_unique<MembershipService>(security.own);
+      builder.RegisterService(&membership->grpc_service());
+    }
+    builder.experimental().SetInterceptorCreators(std::move(creators));
+    return guard->MakeCredentials();
+  }
+  void BeginTending() {
+    if (guard != nullptr) {
+      tender = std::jthread([this](const std::stop_token& stop) {
+        while (WaitUnlessStopped(kLookForRevocations, stop).ok()) {
+          guard->Tend();
+        }
+      });
+    }
+  }
 };
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
     const std::vector<grpc::Service*>& services, const Options& options) {
   SHOAL_RETURN_IF_ERROR(CheckCanListen(options.address));
-  auto impl = std::make_unique<Impl>(Impl{options.address});
+  auto impl = std::make_unique<Impl>();
+  impl->address = options.address;
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::channelz::experimental::InitChannelzService();
   grpc::ServerBuilder builder;
   SetArguments(builder, options.max_request_bytes);
   int port = 0;
-  builder.AddListeningPort(options.address.ToString(), grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(options.address.ToString(), impl->Guard(options.security, builder),
+                           &port);
   for (grpc::Service* service : services) {
     builder.RegisterService(service);
   }
@@ -71,6 +110,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
                                                ": gRPC could not start its server there"));
   }
   impl->address.port = static_cast<uint16_t>(port);
+  impl->BeginTending();
   grpc::HealthCheckServiceInterface& health = *impl->server->GetHealthCheckService();
   health.SetServingStatus("", options.serving);
   for (const std::string& name : options.health_names) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/net/address.h"
+#include "expert_node/service/server_security.h"
 
 namespace grpc {
 class Service;
@@ -24,9 +25,10 @@ class GrpcServer {
     int64_t max_request_bytes = 0;  // the largest message a client may send
     // Services whose health can be asked for, beside that of "".
     std::vector<std::string> health_names = {"shoal.v1.ExpertNode"};
-    bool serving = true;  // health is SERVING, or NOT_SERVING
+    bool serving = true;           // health is SERVING, or NOT_SERVING
+    ServerSecurity security = {};  // none: plain text, and every caller may call everything
   };
-  // Listens, without TLS. The services, none of them null, outlive the server. Switches on gRPC's
+  // Listens. The services, none of them null, outlive the server. Switches on gRPC's
   // health service and reflection for every server that the process makes later; not thread-safe
   // because of that.
   //   CheckCanListen's errors

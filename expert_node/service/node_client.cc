@@ -100,7 +100,8 @@ struct NodeClient::Impl {
   std::unique_ptr<v1::Drill::Stub> drill_stub;
 };
 
-NodeClient::NodeClient(const std::string& address, uint64_t max_message_bytes)
+NodeClient::NodeClient(const std::string& address, uint64_t max_message_bytes,
+                       const ChannelSecurity& security)
     : impl_(std::make_unique<Impl>()) {
   constexpr uint64_t kMost = std::numeric_limits<int>::max();
   grpc::ChannelArguments arguments;
@@ -117,7 +118,7 @@ NodeClient::NodeClient(const std::string& address, uint64_t max_message_bytes)
   // waiting to try again.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const std::shared_ptr<grpc::Channel> channel =
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+      grpc::CreateCustomChannel(address, MakeChannelCredentials(security), arguments);
   impl_->stub = v1::ExpertNode::NewStub(channel);
   impl_->drill_stub = v1::Drill::NewStub(channel);
 }

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "expert_node/service/transport_security.h"
 
 namespace shoal {
 
@@ -31,7 +32,8 @@ class NodeClient {
  public:
   // Connects at the first call. A message of more than `max_message_bytes` ends a call with
   // INVALID_ARGUMENT: RESOURCE_EXHAUSTED comes only from a node that is busy.
-  NodeClient(const std::string& address, uint64_t max_message_bytes);
+  NodeClient(const std::string& address, uint64_t max_message_bytes,
+             const ChannelSecurity& security);
   ~NodeClient();
   NodeClient(const NodeClient&) = delete;
   NodeClient& operator=(const NodeClient&) = delete;

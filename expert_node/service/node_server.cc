@@ -15,14 +15,16 @@ struct NodeServer::Impl {
 
 absl::StatusOr<std::unique_ptr<NodeServer>> NodeServer::Start(NodeService& service,
                                                               const NetAddress& address,
-                                                              DrillService* drill) {
+                                                              DrillService* drill,
+                                                              const ServerSecurity& security) {
   std::vector<grpc::Service*> services = {&service.grpc_service()};
   if (drill != nullptr) {
     services.push_back(&drill->grpc_service());
   }
   SHOAL_ASSIGN_OR_RETURN(
       auto server, GrpcServer::Start(services, {.address = address,
-                                                .max_request_bytes = service.MaxRequestBytes()}));
+                                                .max_request_bytes = service.MaxRequestBytes(),
+                                                .security = security}));
   return std::unique_ptr<NodeServer>(
       new NodeServer(std::make_unique<Impl>(Impl{service, std::move(server)})));
 }

@@ -9,19 +9,21 @@
 #include "expert_node/service/drill_service.h"
 #include "expert_node/service/listen_address.h"
 #include "expert_node/service/node_service.h"
+#include "expert_node/service/server_security.h"
 
 namespace shoal {
 
 class NodeServer {
  public:
-  // Listens, without TLS. The health of "" and of "shoal.v1.ExpertNode" is SERVING: call it when
+  // Listens, protected as `security` says. The health of "" and of "shoal.v1.ExpertNode" is SERVING: call it when
   // the node is ready. `service` outlives the server. Switches on gRPC's health service and
   // reflection for every server that the process makes later; not thread-safe because of that.
   // `drill` (may be null) is served beside it, and outlives the server too.
   //   CheckCanListen's errors
   static absl::StatusOr<std::unique_ptr<NodeServer>> Start(NodeService& service,
                                                            const NetAddress& address,
-                                                           DrillService* drill = nullptr);
+                                                           DrillService* drill = nullptr,
+                                                           const ServerSecurity& security = {});
   // Cuts what is still open.
   ~NodeServer();
 

@@ -55,8 +55,9 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
         units_(units),
         options_(std::move(options)),
         rules_(model, options_.max_rows),
-        copies_(model, terms_, units,
-                {options_.directory, options_.max_fetches, options_.copy_write_limit}),
+        copies_(
+            model, terms_, units,
+            {options_.directory, options_.max_fetches, options_.copy_write_limit, options_.own}),
         work_(options_.num_workers),
         context_{backend,
                  rules_,

@@ -15,6 +15,7 @@
 #include "expert_node/expert_model.h"
 #include "expert_node/service/held_units.h"
 #include "expert_node/service/node_counters.h"
+#include "expert_node/service/transport_security.h"
 
 namespace grpc {
 class Service;
@@ -54,6 +55,7 @@ class NodeService {
     // Measured at start, and described; 0: not measured.
     uint64_t read_bytes_per_second = 0;
     uint64_t compute_bytes_per_second = 0;
+    SecurityPtr own = {};  // of the server; null: without TLS
   };
 
   // `backend`, `model`, `units` and `clock` outlive the service; `terms` is copied. The service

@@ -37,8 +37,10 @@ class UnitsService::Impl final : public v1::ExpertNode::CallbackService {
         terms_(MakeTerms(container.manifest())),
         units_(std::move(units)),
         options_(std::move(options)),
-        copies_(sizes_, terms_, *units_,
-                {container.directory(), options_.max_copies, options_.copy_write_limit}) {}
+        copies_(
+            sizes_, terms_, *units_,
+            {container.directory(), options_.max_copies, options_.copy_write_limit, options_.own}) {
+  }
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
                                      const v1::DescribeRequest* /*request*/,
@@ -110,13 +112,14 @@ struct UnitsServer::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<UnitsServer>> UnitsServer::Start(
-    const Container& container, const UnitsService::Options& options, const NetAddress& address) {
+    const Container& container, const UnitsService::Options& options, const NetAddress& address,
+    const ServerSecurity& security) {
   auto impl = std::make_unique<Impl>();
   SHOAL_ASSIGN_OR_RETURN(impl->service, UnitsService::Create(container, options));
-  SHOAL_ASSIGN_OR_RETURN(
-      impl->server,
-      GrpcServer::Start({&impl->service->grpc_service()},
-                        {.address = address, .max_request_bytes = kMaxCopyRequestBytes}));
+  SHOAL_ASSIGN_OR_RETURN(impl->server, GrpcServer::Start({&impl->service->grpc_service()},
+                                                         {.address = address,
+                                                          .max_request_bytes = kMaxCopyRequestBytes,
+                                                          .security = security}));
   return std::unique_ptr<UnitsServer>(new UnitsServer(std::move(impl)));
 }
 

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/container/container.h"
 #include "common/net/address.h"
+#include "expert_node/service/server_security.h"
 
 namespace grpc {
 class Service;
@@ -26,6 +27,7 @@ class UnitsService {
     std::string name = "coordinator";  // as CheckNodeName wants it
     int max_copies = 8;                // at a time; each takes one expert's record of memory
     absl::Duration copy_write_limit = absl::Seconds(60);  // as NodeService's
+    SecurityPtr own = {};                                 // of the server; null: without TLS
   };
   // `container` is read only here; the service keeps what it needs and opens the banks.
   //   FAILED_PRECONDITION  the model has no experts
@@ -48,10 +50,11 @@ class UnitsService {
 // The same with a server of its own.
 class UnitsServer {
  public:
-  // Listens, without TLS; as GrpcServer::Start.
+  // Listens; as GrpcServer::Start.
   static absl::StatusOr<std::unique_ptr<UnitsServer>> Start(const Container& container,
                                                             const UnitsService::Options& options,
-                                                            const NetAddress& address);
+                                                            const NetAddress& address,
+                                                            const ServerSecurity& security);
   // Cuts the copies that are under way.
   ~UnitsServer();
 

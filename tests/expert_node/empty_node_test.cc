@@ -63,7 +63,7 @@ class EmptyNodeTest : public ::testing::Test {
 
   void SetUp() override {
     SHOAL_ASSERT_OK_AND_ASSIGN(container_, Container::Open(*models_ / "model"));
-    SHOAL_ASSERT_OK_AND_ASSIGN(lender_, UnitsServer::Start(*container_, {}, {"127.0.0.1", 0}));
+    SHOAL_ASSERT_OK_AND_ASSIGN(lender_, UnitsServer::Start(*container_, {}, {"127.0.0.1", 0}, {}));
     EmptyNodeServer::Options options;
     options.fill.name = "alpha";
     options.fill.directory = dir_ / "alpha";
@@ -116,7 +116,7 @@ class EmptyNodeTest : public ::testing::Test {
     return FromGrpcStatus(stream->Finish());
   }
   absl::Status FetchUnits(const NetAddress& address) {
-    NodeClient client(address.ToString(), kMessageBytes);
+    NodeClient client(address.ToString(), kMessageBytes, {});
     v1::FetchUnitsRequest request;
     *request.mutable_terms() = MakeTerms(container_->manifest());
     request.set_layer(1);
@@ -125,7 +125,7 @@ class EmptyNodeTest : public ::testing::Test {
                              [](int64_t, absl::string_view) { return absl::OkStatus(); }, {});
   }
   absl::Status Fill(const v1::FillRequest& request) {
-    NodeClient client(node_->address().ToString(), kMessageBytes);
+    NodeClient client(node_->address().ToString(), kMessageBytes, {});
     return client.Fill(request, [](const v1::FillProgress&) {}, {});
   }
 
@@ -141,7 +141,7 @@ class EmptyNodeTest : public ::testing::Test {
 std::unique_ptr<TempDir> EmptyNodeTest::models_;
 
 TEST_F(EmptyNodeTest, SaysThatItHoldsNothing) {
-  NodeClient client(node_->address().ToString(), kMessageBytes);
+  NodeClient client(node_->address().ToString(), kMessageBytes, {});
   SHOAL_ASSERT_OK_AND_ASSIGN(const v1::DescribeReply said, client.Describe());
   EXPECT_EQ(said.name(), "alpha");
   EXPECT_FALSE(said.has_terms());
@@ -165,13 +165,13 @@ TEST_F(EmptyNodeTest, ComputesAndCopiesNothing) {
   };
   EXPECT_THAT(Execute(node_->address()), refused());
   EXPECT_THAT(FetchUnits(node_->address()), refused());
-  NodeClient client(node_->address().ToString(), kMessageBytes);
+  NodeClient client(node_->address().ToString(), kMessageBytes, {});
   EXPECT_THAT(client.FetchModel(FileRequest(v1::MODEL_FILE_MANIFEST), kMessageBytes, {}).status(),
               refused());
 }
 
 TEST_F(EmptyNodeTest, IsFilledAndSaysSo) {
-  NodeClient client(node_->address().ToString(), kMessageBytes);
+  NodeClient client(node_->address().ToString(), kMessageBytes, {});
   uint64_t done = 0;
   uint64_t total = 0;
   SHOAL_ASSERT_OK(client.Fill(Request(),
@@ -202,7 +202,7 @@ TEST_F(EmptyNodeTest, RefusesARequestBeforeItBegins) {
 }
 
 TEST_F(EmptyNodeTest, ACallThatIsStoppedKeepsWhatIsFinished) {
-  NodeClient client(node_->address().ToString(), kMessageBytes);
+  NodeClient client(node_->address().ToString(), kMessageBytes, {});
   std::stop_source stop;
   const absl::Status status = client.Fill(
       Request(), [&stop](const v1::FillProgress&) { stop.request_stop(); }, stop.get_token());
@@ -222,7 +222,7 @@ TEST_F(EmptyNodeTest, ACallThatIsStoppedKeepsWhatIsFinished) {
 }
 
 TEST_F(EmptyNodeTest, ALentContainerSaysWhatItHoldsAndComputesNothing) {
-  NodeClient client(lender_->address().ToString(), kMessageBytes);
+  NodeClient client(lender_->address().ToString(), kMessageBytes, {});
   SHOAL_ASSERT_OK_AND_ASSIGN(const v1::DescribeReply said, client.Describe());
   SHOAL_EXPECT_OK(CheckTerms(MakeTerms(container_->manifest()), said.terms()));
   ASSERT_EQ(said.slices_size(), 1);
@@ -234,7 +234,7 @@ TEST_F(EmptyNodeTest, ALentContainerSaysWhatItHoldsAndComputesNothing) {
 }
 
 TEST_F(EmptyNodeTest, ALentContainerSendsTheBytesOfItsSmallFiles) {
-  NodeClient client(lender_->address().ToString(), kMessageBytes);
+  NodeClient client(lender_->address().ToString(), kMessageBytes, {});
   const std::pair<v1::FetchModelRequest, std::string> files[] = {
       {FileRequest(v1::MODEL_FILE_MANIFEST), "manifest.json"},
       {FileRequest(v1::MODEL_FILE_CONFIG), "config.json"},
@@ -254,7 +254,7 @@ TEST_F(EmptyNodeTest, ALentContainerSendsTheBytesOfItsSmallFiles) {
 }
 
 TEST_F(EmptyNodeTest, ALentContainerRefusesWhatItDoesNotHave) {
-  NodeClient client(lender_->address().ToString(), kMessageBytes);
+  NodeClient client(lender_->address().ToString(), kMessageBytes, {});
   const auto refused = [&client](const v1::FetchModelRequest& request) {
     return client.FetchModel(request, kMessageBytes, {}).status();
   };

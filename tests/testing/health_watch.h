@@ -3,11 +3,13 @@
 #define SHOAL_TESTS_TESTING_HEALTH_WATCH_H_
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/support/sync_stream.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace shoal::testing {
 
@@ -17,7 +19,9 @@ namespace shoal::testing {
 class HealthWatch {
  public:
   HealthWatch(const std::string& address, const std::string& name)
-      : channel_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())),
+      : HealthWatch(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()), name) {}
+  HealthWatch(std::shared_ptr<grpc::Channel> channel, const std::string& name)
+      : channel_(std::move(channel)),
         method_("/grpc.health.v1.Health/Watch", grpc::internal::RpcMethod::SERVER_STREAMING,
                 channel_) {
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
@@ -29,7 +33,9 @@ class HealthWatch {
   }
   ~HealthWatch() {
     context_.TryCancel();
-    reader_->Finish();
+    if (!ended_) {
+      reader_->Finish();
+    }
   }
   std::string Next() {
     grpc::ByteBuffer reply;
@@ -37,12 +43,21 @@ class HealthWatch {
     EXPECT_TRUE(reader_->Read(&reply) && reply.DumpToSingleSlice(&slice).ok());
     return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
   }
+  // Reads until the stream ends.
+  grpc::StatusCode End() {
+    grpc::ByteBuffer reply;
+    while (reader_->Read(&reply)) {
+    }
+    ended_ = true;
+    return reader_->Finish().error_code();
+  }
 
  private:
   grpc::ClientContext context_;
   std::shared_ptr<grpc::Channel> channel_;
   grpc::internal::RpcMethod method_;
   std::unique_ptr<grpc::ClientReader<grpc::ByteBuffer>> reader_;
+  bool ended_ = false;
 };
 
 }  // namespace shoal::testing

@@ -1,0 +1,40 @@
+// Tells people who was refused, without letting strangers fill the disk with it.
+#ifndef SHOAL_EXPERT_NODE_SERVICE_REFUSAL_LOG_H_
+#define SHOAL_EXPERT_NODE_SERVICE_REFUSAL_LOG_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/sync/clock.h"
+#include "common/sync/mutex.h"
+
+namespace shoal {
+
+// Thread-safe.
+class RefusalLog {
+ public:
+  using Write = std::function<void(absl::string_view line)>;
+
+  // `write` gets a line without its end, from any thread, one at a time; at most `lines_a_minute`
+  // (1 or more) of them, and then how many were left out. `clock` outlives the log.
+  RefusalLog(Write write, int lines_a_minute, const Clock& clock);
+
+  // What cannot be printed is written as escapes: it may come from a stranger.
+  void Add(absl::string_view line);
+
+ private:
+  const Write write_;
+  const int lines_a_minute_;
+  const Clock& clock_;
+  Mutex mutex_;
+  absl::Time minute_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  int lines_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_EXPERT_NODE_SERVICE_REFUSAL_LOG_H_

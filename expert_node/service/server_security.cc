@@ -1,0 +1,242 @@
+#include "expert_node/service/server_security.h"
+
+#include <grpcpp/security/auth_context.h>
+#include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_interceptor.h>
+
+#include <functional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status/status_macros.h"
+#include "common/sync/clock.h"
+
+namespace shoal {
+namespace {
+
+constexpr int kLinesAMinute = 60;
+constexpr char kAuthorization[] = "authorization";
+constexpr char kPath[] = ":path";
+constexpr absl::string_view kBearer = "Bearer ";
+
+absl::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
+
+// The only value of a key; empty where there is none, or are several.
+template <typename Metadata>
+absl::string_view ValueOf(const Metadata& metadata, const char* key) {
+  const auto [begin, end] = metadata.equal_range(key);
+  return begin != end && std::next(begin) == end ? View(begin->second) : absl::string_view();
+}
+
+// Looks at a client's certificate in the handshake.
+class ClientVerifier final : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  explicit ClientVerifier(ServerGuard& guard) : guard_(guard) {}
+
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)> /*callback*/, grpc::Status* status) override {
+    const absl::string_view pem = View(request->peer_cert());
+    if (pem.empty() && guard_.security().keys != nullptr) {
+      return true;  // a key may follow
+    }
+    const absl::Status verified = guard_.security().own->Verify(pem, TlsSide::kClient).status();
+    if (!verified.ok()) {
+      guard_.log().Add(absl::StrCat("a connection: ", std::string(verified.message())));
+      *status = {grpc::StatusCode::UNAUTHENTICATED, "refused"};
+    }
+    return true;
+  }
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest* /*request*/) override {}
+
+ private:
+  ServerGuard& guard_;
+};
+
+// Looks at every call before its message is read.
+class CallCheck final : public grpc::AuthMetadataProcessor {
+ public:
+  explicit CallCheck(ServerGuard& guard) : guard_(guard) {}
+
+  bool IsBlocking() const override { return false; }
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context,
+                       OutputMetadata* /*consumed*/, OutputMetadata* /*response*/) override {
+    const absl::Status allowed = guard_.CheckCall(
+        ValueOf(metadata, kPath), PeerCertificate(*context), ValueOf(metadata, kAuthorization));
+    if (allowed.ok()) {
+      return grpc::Status::OK;
+    }
+    guard_.log().Add(std::string(allowed.message()));
+    return absl::IsUnauthenticated(allowed)
+               ? grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "not authenticated")
+               : grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "not allowed");
+  }
+
+ private:
+  ServerGuard& guard_;
+};
+
+// Enters a call into the list of those that are open.
+class CallRecord final : public grpc::experimental::Interceptor {
+ public:
+  CallRecord(ServerGuard& guard, grpc::ServerContextBase& context)
+      : guard_(guard), context_(context) {}
+  ~CallRecord() override {
+    if (call_ != nullptr) {
+      guard_.live().Remove(call_);
+    }
+  }
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    using Point = grpc::experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Point::POST_RECV_INITIAL_METADATA) &&
+        call_ == nullptr) {
+      Enter(*methods);
+    }
+    methods->Proceed();
+  }
+
+ private:
+  void Enter(grpc::experimental::InterceptorBatchMethods& methods) {
+    const auto* metadata = methods.GetRecvInitialMetadata();
+    absl::StatusOr<Caller> caller =
+        guard_.Identify(PeerCertificate(*context_.auth_context()),
+                        metadata == nullptr ? "" : ValueOf(*metadata, kAuthorization));
+    // Who is not good any more, a moment after it was let in, is cut at once.
+    Caller entered;
+    entered.not_after = absl::InfinitePast();
+    if (caller.ok()) {
+      entered = *std::move(caller);
+    }
+    call_ = context_.c_call();
+    guard_.live().Add(call_, std::move(entered));
+  }
+
+  ServerGuard& guard_;
+  grpc::ServerContextBase& context_;
+  grpc_call* call_ = nullptr;
+};
+
+class CallRecords final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit CallRecords(ServerGuard& guard) : guard_(guard) {}
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* info) override {
+    // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): gRPC owns it
+    return new CallRecord(guard_, *info->server_context());
+  }
+
+ private:
+  ServerGuard& guard_;
+};
+
+CallerKind KindOf(TlsRole role) {
+  switch (role) {
+    case TlsRole::kCoordinator:
+      return CallerKind::kCoordinator;
+    case TlsRole::kNode:
+      return CallerKind::kNode;
+    case TlsRole::kClient:
+      return CallerKind::kClient;
+  }
+  return CallerKind::kStranger;
+}
+
+}  // namespace
+
+ServerGuard::ServerGuard(ServerSecurity security)
+    : security_(std::move(security)), log_(security_.log, kLinesAMinute, Clock::Real()) {}
+
+absl::StatusOr<Caller> ServerGuard::Identify(absl::string_view pem,
+                                             absl::string_view authorization) const {
+  if (!pem.empty() && security_.own != nullptr) {
+    SHOAL_ASSIGN_OR_RETURN(Certificate certificate, security_.own->Verify(pem, TlsSide::kClient));
+    return Caller{KindOf(certificate.role), std::move(certificate.name),
+                  std::move(certificate.serial), certificate.not_after};
+  }
+  if (authorization.empty() || security_.keys == nullptr) {
+    return Caller{};
+  }
+  std::optional<std::string> name;
+  if (absl::ConsumePrefix(&authorization, kBearer)) {
+    name = security_.keys->NameOf(authorization);
+  }
+  if (!name.has_value()) {
+    return absl::UnauthenticatedError("the API key is none of ours, or was revoked");
+  }
+  return Caller{CallerKind::kApiKey, *std::move(name), "", absl::InfiniteFuture()};
+}
+
+absl::Status ServerGuard::CheckCall(absl::string_view method, absl::string_view pem,
+                                    absl::string_view authorization) const {
+  if (security_.own == nullptr && !CheckMayCall(method, CallerKind::kApiKey).ok()) {
+    return absl::OkStatus();  // on loopback, without TLS
+  }
+  absl::StatusOr<Caller> caller = Identify(pem, authorization);
+  if (!caller.ok()) {
+    return absl::UnauthenticatedError(
+        absl::StrCat(std::string(method), ": ", std::string(caller.status().message())));
+  }
+  const absl::Status allowed = CheckMayCall(method, caller->kind);
+  if (allowed.ok()) {
+    return allowed;
+  }
+  const std::string message = absl::StrCat(caller->Who(), ": ", std::string(allowed.message()));
+  return caller->kind == CallerKind::kStranger ? absl::UnauthenticatedError(message)
+                                               : absl::PermissionDeniedError(message);
+}
+
+bool ServerGuard::IsOut(const Caller& caller) const {
+  if (caller.not_after < absl::Now()) {
+    return true;
+  }
+  if (!caller.serial.empty()) {
+    return security_.own->revoked().IsRevoked(caller.serial);
+  }
+  return caller.kind == CallerKind::kApiKey && !security_.keys->Has(caller.name);
+}
+
+void ServerGuard::Tend() {
+  live_.Cut([this](const Caller& caller) { return IsOut(caller); },
+            [this](const Caller& caller) {
+              log_.Add(absl::StrCat("an open call of ", caller.Who(),
+                                    " was cut: it is revoked or has expired"));
+            });
+}
+
+std::shared_ptr<grpc::ServerCredentials> ServerGuard::MakeCredentials() {
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  if (security_.own == nullptr) {
+    credentials = grpc::experimental::LocalServerCredentials(LOCAL_TCP);
+  } else {
+    const Identity& identity = security_.own->identity();
+    grpc::experimental::TlsServerCredentialsOptions options(
+        std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
+            identity.authority_pem, std::vector<grpc::experimental::IdentityKeyCertPair>{
+                                        {identity.key_pem, identity.certificate_pem}}));
+    options.watch_root_certs();
+    options.watch_identity_key_cert_pairs();
+    // Asked for and left to the verifier, which knows revocations and writes down why; gRPC itself
+    // would tell the peer in an alert. Who shows none is refused there too, and again at each call.
+    options.set_cert_request_type(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_BUT_DONT_VERIFY);
+    options.set_check_call_host(false);
+    options.set_certificate_verifier(
+        grpc::experimental::ExternalCertificateVerifier::Create<ClientVerifier>(*this));
+    credentials = grpc::experimental::TlsServerCredentials(options);
+  }
+  credentials->SetAuthMetadataProcessor(std::make_shared<CallCheck>(*this));
+  return credentials;
+}
+
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
+ServerGuard::MakeInterceptors() {
+  return std::make_unique<CallRecords>(*this);
+}
+
+}  // namespace shoal

@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""A pool that is safe to leave on: real processes that join with invitations, compute the same bits over TLS, and refuse everybody
+else, each with the reason in the server's log and none for the peer.
+
+    tls_test.py SHOAL SHOAL_NODE CONTAINER
+"""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from shoal_program import Shoal, check, finish
+
+GENERATE = ("Once upon a time", "--max-tokens", 16, "--json")
+LINK = ("bench", "link", "--round-trips", 1, "--batches", 1)
+
+
+class Program:
+    """A process that says in a line of JSON where it listens, and keeps what it writes to standard error."""
+
+    def __init__(self, stack, work, *command):
+        self.command = list(map(str, command))
+        self.log_path = os.path.join(work, f"log.{len(os.listdir(work))}")
+        with open(self.log_path, "w") as log:
+            self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=log)
+        stack.callback(self.end)
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.command} ended with {self.process.wait()}: {self.log()}")
+        self.said = json.loads(line)
+        self.address = self.said["listening_on"]
+
+    def log(self):
+        with open(self.log_path) as log:
+            return log.read()
+
+    def logs(self, text):
+        """Waits until it is written."""
+        return wait(lambda: text in self.log())
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def wait(condition):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)  # between two looks at the condition
+    return False
+
+
+def listening(pid):
+    out = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True).stdout
+    # A socket of both families has IPv4 addresses mapped into IPv6.
+    return [line.split()[3].replace("[::ffff:127.0.0.1]", "127.0.0.1") for line in out.splitlines() if f"pid={pid}," in line]
+
+
+class Tls:
+    def __init__(self, shoal_program, node_program, container, work, stack):
+        self.shoal, self.node_program, self.container, self.work, self.stack = Shoal(shoal_program), node_program, container, work, stack
+        self.pool = self.path("pool")
+        self.coordinator = os.path.join(self.pool, "coordinator")
+
+    def path(self, name):
+        return os.path.join(self.work, name)
+
+    def start(self, *command):
+        return Program(self.stack, self.work, *command)
+
+    def node(self, identity, *more):
+        return self.start(self.node_program, self.container, "--listen", "127.0.0.1:0", "--no-measure", "--json", "--tls", self.path(identity), *more)
+
+    def node_is_refused(self, what, *arguments, words):
+        done = subprocess.run([self.node_program, self.container, "--listen", "127.0.0.1:0", "--no-measure", *map(str, arguments)],
+                              capture_output=True, text=True, timeout=60)
+        missing = [word for word in words if word not in done.stderr]
+        check(done.returncode != 0 and not missing, what, f"{done.returncode}, without {missing}: {done.stderr}")
+
+    def invite(self, names, *more):
+        return self.start(self.shoal.program, "cluster", "invite", self.pool, names, "--listen", "127.0.0.1:0", "--json", *more)
+
+    def run(self):
+        self.only_loopback_by_default()
+        self.make_the_authority()
+        self.join()
+        self.same_bits()
+        self.strangers()
+        self.fill()
+        self.revoke()
+        self.keys()
+
+    def only_loopback_by_default(self):
+        for command in ((self.node_program, self.container, "--listen", "127.0.0.1:0", "--no-measure", "--json"),
+                        (self.shoal.program, "serve", self.container, "--listen", "localhost:0", "--json")):
+            program = self.start(*command)
+            where = listening(program.process.pid)
+            check(where and all(a.startswith("127.0.0.1:") for a in where), "listens on loopback alone", where)
+            program.end()
+
+    def make_the_authority(self):
+        self.shoal.ok("cluster", "init", self.pool, "--name", "home")
+        self.shoal.refused(("cluster", "init", self.pool), 1, "is there already")
+        modes = {oct(os.stat(os.path.join(d, f)).st_mode & 0o777) for d, _, files in os.walk(self.pool) for f in files}
+        check(modes == {"0o600"}, "what the authority wrote is its owner's alone", modes)
+
+    def join(self):
+        invite = self.invite("a,b")
+        check(listening(invite.process.pid) == [invite.address], "the listener is on the address it was given", listening(invite.process.pid))
+        codes = {i["name"]: i["code"] for i in invite.said["invites"]}
+        address, fingerprint, secret = codes["a"].split("/")[1:]
+        self.node_is_refused("a listener of another authority is not spoken to", "--tls", self.path("nobody"), "--join",
+                             f"shoal-invite-1/{address}/{'0' * 64}/{secret}", words=["not who invited"])
+        self.nodes = {name: self.node(name, "--join", codes[name]) for name in ("a", "b")}
+        check(invite.process.wait(60) == 0, "the listener ends when all have joined")
+        check([self.nodes[n].said["name"] for n in "ab"] == ["a", "b"], "a node has its certificate's name")
+        self.node_is_refused("a node that has an identity joins no more", "--tls", self.path("a"), "--join", codes["a"], words=["identity already"])
+        self.reused(fingerprint, secret)
+
+    def reused(self, fingerprint, used):
+        short = self.invite("late", "--expires", "1s")
+        expired = short.said["invites"][0]["code"].split("/")[3]
+        check(short.process.wait(60) == 0, "the listener ends when the time is over")
+        invite = self.invite("c")
+        for secret, reason in ((used, "the invitation of a was used"), (expired, "the invitation of late has expired"),
+                               ("A" * 22, "no invitation has this secret")):
+            self.node_is_refused(f"refused: {reason}", "--tls", self.path("nobody"), "--join",
+                                 f"shoal-invite-1/{invite.address}/{fingerprint}/{secret}", words=["the invitation is not accepted"])
+            check(invite.logs(reason), f"the reason is in the log: {reason}", invite.log())
+        check(not os.path.exists(self.path("nobody")), "who was refused has no identity")
+        invite.end()
+
+    def addresses(self):
+        return ",".join(node.address for node in self.nodes.values())
+
+    def same_bits(self):
+        wanted = self.shoal.ok("run", self.container, *GENERATE).json
+        found = self.shoal.ok("run", self.container, *GENERATE, "--pool-alone", "--nodes", self.addresses(), "--tls", self.coordinator).json
+        check(found["text"] == wanted["text"] and found["ids"] == wanted["ids"], "the same tokens over TLS", (wanted, found))
+
+    def strangers(self):
+        a = self.nodes["a"]
+        run = (*LINK, self.container, "--nodes", a.address)  # ends at the first refusal
+        result = self.shoal.refused(run, 1, "Socket closed")
+        check("certificate" not in result.error, "a client in plain text learns nothing", result.error)
+        check(a.logs("no TLS that is accepted"), "a client in plain text is in the log", a.log())
+        self.shoal.refused((*run, "--tls", self.path("a")), 1, "node a", "coordinator is needed")
+        other = self.path("other")
+        self.shoal.ok("cluster", "init", other, "--name", "home")
+        self.shoal.refused((*run, "--tls", os.path.join(other, "coordinator")), 1, "another authority")
+        plan = self.path("wrong_name.json")
+        identity = self.shoal.ok("inspect", self.container, "--json").json["identity"]
+        with open(plan, "w") as file:
+            json.dump({"format": "shoal-pool-plan", "version": 1, "identity": identity, "epoch": 1,
+                       "nodes": [{"name": "x", "address": a.address, "slices": [{"units": [0, 8], "experts": [0, 32]}], "copies": []}]}, file)
+        self.shoal.refused((*LINK, self.container, "--nodes", plan, "--tls", self.coordinator), 1,
+                           "it is node a, and the plan has node x there")
+        old = subprocess.run(["openssl", "s_client", "-connect", a.address, "-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"], input=b"", capture_output=True,
+                             timeout=60)
+        check(b"BEGIN CERTIFICATE" not in old.stdout, "TLS 1.1 is refused", old.stdout)
+        check(a.logs("unsupported protocol"), "TLS 1.1 is in the log", a.log())
+        host, port = a.address.rsplit(":", 1)
+        for bytes_ in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b""):
+            with socket.create_connection((host, int(port))) as connection:
+                connection.sendall(bytes_)
+        os.chmod(os.path.join(self.coordinator, "key.pem"), 0o640)
+        self.shoal.refused((*run, "--tls", self.coordinator), 1, "chmod 600")
+        os.chmod(os.path.join(self.coordinator, "key.pem"), 0o600)
+        self.same_bits()
+
+    def fill(self):
+        """A node that is empty is filled from the container and from a node, with a grant for its slices."""
+        self.shoal.ok("cluster", "issue", self.pool, "d", "--role", "node", "--out", self.path("d"))
+        empty = self.start(self.node_program, self.path("d_part"), "--listen", "127.0.0.1:0", "--no-measure", "--json", "--tls", self.path("d"))
+        plan = self.path("fill.json")
+        with open(plan, "w") as file:
+            json.dump({"format": "shoal-pool-plan", "version": 1, "identity": self.shoal.ok("inspect", self.container, "--json").json["identity"],
+                       "epoch": 1, "nodes": [{"name": "d", "address": empty.address, "slices": [{"units": [0, 8], "experts": [0, 32]}], "copies": []}]},
+                      file)
+        fill = ("fill", self.container, "--plan", plan)
+        self.shoal.refused(fill, 1, "Socket closed")
+        self.shoal.ok(*fill, "--from", self.nodes["a"].address, "--tls", self.coordinator)
+        wanted = self.shoal.ok("run", self.container, *GENERATE).json
+        found = self.shoal.ok("run", self.container, *GENERATE, "--pool-alone", "--nodes", plan, "--tls", self.coordinator).json
+        check(found["ids"] == wanted["ids"], "a node that was filled over TLS answers the same", (wanted["ids"], found["ids"]))
+
+    def revoke(self):
+        serve = self.start(self.shoal.program, "serve", self.container, "--nodes", self.addresses(), "--tls", self.coordinator, "--listen",
+                           "127.0.0.1:0", "--json")
+        status = ("cluster", "status", "--at", serve.address, "--interval", 20, "--json", "--tls", self.coordinator)
+
+        def states():
+            return {n["name"]: (n["state"], n["last_error"]) for n in self.shoal.ok(*status).json["nodes"]}
+
+        check({n: s for n, (s, _) in states().items()} == {"a": "live", "b": "live"}, "both nodes are live", states())
+        self.shoal.refused(("cluster", "status", "--at", serve.address), 1)
+        self.shoal.ok("cluster", "revoke", self.pool, "b")
+        check(wait(lambda: states().get("b", ("lost",))[0] == "lost"), "a revoked node is lost to its coordinator", states())
+        check(states()["a"][0] == "live", "and the other stays", states())
+        check(wait(lambda: os.path.exists(os.path.join(self.path("a"), "revoked.pem"))), "the other node has the list")
+        self.shoal.ok("cluster", "issue", self.pool, "second", "--role", "coordinator", "--out", self.path("second"))
+        run = (*LINK, self.container, "--nodes", self.nodes["a"].address, "--tls", self.path("second"))
+        self.shoal.ok(*run)
+        self.shoal.ok("cluster", "revoke", self.pool, "second")
+        check(wait(lambda: self.shoal.run(*run).status == 1), "a revoked coordinator is refused by nodes")
+        check(self.nodes["a"].logs("coordinator second is revoked"), "with the reason in the node's log", self.nodes["a"].log())
+        serve.end()
+
+    def keys(self):
+        keys = self.path("keys.json")
+        self.shoal.refused(("serve", self.container, "--keys", keys), 1, "keys.json")
+        key = self.shoal.ok("keys", "add", "laptop", "--keys", keys, "--json").json["key"]
+        with open(keys) as file:
+            check(key.startswith("shoal_") and key not in file.read(), "a key is not in its file")
+        check([k["name"] for k in self.shoal.ok("keys", "list", "--keys", keys, "--json").json["keys"]] == ["laptop"], "keys list")
+        self.shoal.refused(("serve", self.container, "--keys", keys, "--listen", "0.0.0.0:0", "--insecure"), 2, "needs --tls")
+        self.shoal.ok("keys", "revoke", "laptop", "--keys", keys)
+        self.shoal.refused(("keys", "revoke", "laptop", "--keys", keys), 1, "no key named laptop")
+
+
+def main():
+    with contextlib.ExitStack() as stack:
+        work = stack.enter_context(tempfile.TemporaryDirectory())
+        Tls(*sys.argv[1:4], work, stack).run()
+    finish()
+
+
+main()
