@@ -83,13 +83,20 @@ absl::StatusOr<v1::FillRequest> RequestOf(const LentModel& model, const FillTask
   return request;
 }
 
+ChannelSecurity WayTo(const FillTask& task) {
+  return {task.own, ChannelSecurity::Peer::kNode, task.name};
+}
+
 // A node that has been filled closes its port for a moment, opens its partition, and serves.
-absl::Status WaitUntilServed(const LentModel& model, const FillTask& task, NodeClient& client,
+absl::Status WaitUntilServed(const LentModel& model, const FillTask& task,
                              const std::stop_token& stop) {
   const Clock& clock = Clock::Real();
   const absl::Time end = clock.Now() + kServesWithin;
   absl::Status last;
   while (clock.Now() < end) {
+    // Each time a connection of its own: while one that failed is tried again, calls fail at once, so
+    // that nobody drives it on, and a TLS handshake takes several steps.
+    NodeClient client(task.address, kMessageBytes, WayTo(task));
     const absl::StatusOr<NodeHoldings> holdings = Ask(client, model.manifest);
     last = holdings.status();
     if (holdings.ok() && !holdings->empty) {
@@ -107,8 +114,7 @@ absl::Status WaitUntilServed(const LentModel& model, const FillTask& task, NodeC
 
 absl::Status Fill(const LentModel& model, const FillTask& task,
                   const OnPartitionProgress& on_progress, const std::stop_token& stop) {
-  NodeClient client(task.address, kMessageBytes,
-                    {task.own, ChannelSecurity::Peer::kNode, task.name});
+  NodeClient client(task.address, kMessageBytes, WayTo(task));
   SHOAL_ASSIGN_OR_RETURN(const v1::FillRequest request, RequestOf(model, task));
   SHOAL_RETURN_IF_ERROR(client.Fill(
       request,
@@ -120,7 +126,7 @@ absl::Status Fill(const LentModel& model, const FillTask& task,
         }
       },
       stop));
-  return WaitUntilServed(model, task, client, stop);
+  return WaitUntilServed(model, task, stop);
 }
 
 }  // namespace

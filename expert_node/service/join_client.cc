@@ -16,6 +16,7 @@
 #include "common/tls/authority.h"
 #include "common/tls/certificate.h"
 #include "expert_node/service/grpc_status.h"
+#include "expert_node/service/tls_verifier.h"
 #include "shoal/v1/membership.grpc.pb.h"
 
 namespace shoal {
@@ -62,7 +63,7 @@ class InviterVerifier final : public grpc::experimental::ExternalCertificateVeri
   explicit InviterVerifier(std::string fingerprint) : fingerprint_(std::move(fingerprint)) {}
   bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
               std::function<void(grpc::Status)> /*callback*/, grpc::Status* status) override {
-    const auto view = [](grpc::string_ref text) {
+    const auto view = [](const grpc::string_ref& text) {
       return absl::string_view(text.data(), text.size());
     };
     *status = ToGrpcStatus(CheckInviter(view(request->peer_cert()),
@@ -79,9 +80,7 @@ std::shared_ptr<grpc::Channel> Dial(const InviteCode& code) {
   grpc::experimental::TlsChannelCredentialsOptions options;
   options.set_verify_server_certs(false);  // all of it is the verifier's
   options.set_check_call_host(false);
-  options.set_certificate_verifier(
-      grpc::experimental::ExternalCertificateVerifier::Create<InviterVerifier>(
-          code.authority_fingerprint));
+  options.set_certificate_verifier(MakeVerifier<InviterVerifier>(code.authority_fingerprint));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMostReplyBytes);
   return grpc::CreateCustomChannel(code.address, grpc::experimental::TlsCredentials(options),

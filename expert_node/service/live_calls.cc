@@ -18,16 +18,23 @@ void LiveCalls::Remove(grpc_call* call) {
 
 void LiveCalls::Cut(const std::function<bool(const Caller&)>& is_out,
                     const std::function<void(const Caller&)>& on_cut) {
-  // With the lock held: whoever removes a call waits, so that it is open here.
-  MutexLock lock(&mutex_);
-  for (auto it = calls_.begin(); it != calls_.end();) {
-    if (is_out(it->second)) {
-      grpc_call_cancel_with_status(it->first, GRPC_STATUS_CANCELLED, "cut", nullptr);
-      on_cut(it->second);
-      it = calls_.erase(it);
-    } else {
-      ++it;
+  std::map<grpc_call*, Caller> out;
+  {
+    MutexLock lock(&mutex_);
+    for (auto it = calls_.begin(); it != calls_.end();) {
+      if (is_out(it->second)) {
+        grpc_call_ref(it->first);  // it may end from here on
+        out.insert(calls_.extract(it++));
+      } else {
+        ++it;
+      }
     }
+  }
+  // Without the lock: cancelling may end the call in this thread, which removes it.
+  for (const auto& [call, caller] : out) {
+    grpc_call_cancel_with_status(call, GRPC_STATUS_CANCELLED, "cut", nullptr);
+    grpc_call_unref(call);
+    on_cut(caller);
   }
 }
 

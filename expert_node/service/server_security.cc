@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
+#include "expert_node/service/tls_verifier.h"
 
 namespace shoal {
 namespace {
@@ -27,6 +28,12 @@ constexpr char kPath[] = ":path";
 constexpr absl::string_view kBearer = "Bearer ";
 
 absl::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
+
+// What nobody but clients has a use for.
+bool IsForClients(absl::string_view method) {
+  return CheckMayCall(method, CallerKind::kApiKey).ok() &&
+         !CheckMayCall(method, CallerKind::kNode).ok();
+}
 
 // The only value of a key; empty where there is none, or are several.
 template <typename Metadata>
@@ -175,7 +182,7 @@ absl::StatusOr<Caller> ServerGuard::Identify(absl::string_view pem,
 
 absl::Status ServerGuard::CheckCall(absl::string_view method, absl::string_view pem,
                                     absl::string_view authorization) const {
-  if (security_.own == nullptr && !CheckMayCall(method, CallerKind::kApiKey).ok()) {
+  if (security_.own == nullptr && !IsForClients(method)) {
     return absl::OkStatus();  // on loopback, without TLS
   }
   absl::StatusOr<Caller> caller = Identify(pem, authorization);
@@ -183,7 +190,7 @@ absl::Status ServerGuard::CheckCall(absl::string_view method, absl::string_view 
     return absl::UnauthenticatedError(
         absl::StrCat(std::string(method), ": ", std::string(caller.status().message())));
   }
-  const absl::Status allowed = CheckMayCall(method, caller->kind);
+  absl::Status allowed = CheckMayCall(method, caller->kind);
   if (allowed.ok()) {
     return allowed;
   }
@@ -226,8 +233,7 @@ std::shared_ptr<grpc::ServerCredentials> ServerGuard::MakeCredentials() {
     // would tell the peer in an alert. Who shows none is refused there too, and again at each call.
     options.set_cert_request_type(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_BUT_DONT_VERIFY);
     options.set_check_call_host(false);
-    options.set_certificate_verifier(
-        grpc::experimental::ExternalCertificateVerifier::Create<ClientVerifier>(*this));
+    options.set_certificate_verifier(MakeVerifier<ClientVerifier>(*this));
     credentials = grpc::experimental::TlsServerCredentials(options);
   }
   credentials->SetAuthMetadataProcessor(std::make_shared<CallCheck>(*this));

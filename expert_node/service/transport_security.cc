@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
 #include "expert_node/service/grpc_status.h"
+#include "expert_node/service/tls_verifier.h"
 
 namespace shoal {
 namespace {
@@ -126,8 +127,7 @@ std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const ChannelSe
   // the address that was dialled; ours are of the pool.
   options.set_verify_server_certs(false);
   options.set_check_call_host(false);
-  options.set_certificate_verifier(
-      grpc::experimental::ExternalCertificateVerifier::Create<ServerVerifier>(security));
+  options.set_certificate_verifier(MakeVerifier<ServerVerifier>(security));
   return grpc::experimental::TlsCredentials(options);
 }
 

@@ -276,7 +276,8 @@ TEST_F(ServerSecurityTest, KeysInPlainTextOnLoopback) {
   EXPECT_THAT(Call(plain, kGenerate, key), StatusIs(absl::StatusCode::kUnimplemented, ""));
   EXPECT_THAT(Call(plain, kGenerate),
               StatusIs(absl::StatusCode::kUnauthenticated, "not authenticated"));
-  SHOAL_EXPECT_OK(Call(plain, kHealth, key));
+  SHOAL_EXPECT_OK(Call(plain, kHealth));
+  EXPECT_THAT(Call(plain, kExecute), StatusIs(absl::StatusCode::kUnimplemented, ""));
 }
 
 // A watch of health is a stream that would never end by itself.
