@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <span>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -83,14 +85,34 @@ std::string Latency(absl::Duration time) {
                                      : "-";
 }
 
-std::string Units(const PoolNodeStatus& node) {
-  const std::vector<ExpertSlice>& slices = node.computes.empty() ? node.slices : node.computes;
+const std::vector<ExpertSlice>& ShownSlices(const PoolNodeStatus& node) {
+  return node.computes.empty() ? node.slices : node.computes;
+}
+
+// From the first to the last that any node has.
+ExpertRange AllExperts(std::span<const PoolNodeStatus> nodes) {
+  ExpertRange all{std::numeric_limits<int64_t>::max(), 0};
+  for (const PoolNodeStatus& node : nodes) {
+    for (const ExpertSlice& slice : ShownSlices(node)) {
+      all.begin = std::min(all.begin, slice.experts.begin);
+      all.end = std::max(all.end, slice.experts.end);
+    }
+  }
+  return all;
+}
+
+// Experts are named where a node has not all of them.
+std::string Units(const PoolNodeStatus& node, const ExpertRange& all_experts) {
+  const std::vector<ExpertSlice>& slices = ShownSlices(node);
   if (slices.empty()) {
     return "-";
   }
-  const std::string first =
-      absl::StrFormat("%d-%d", slices.front().units.begin, slices.front().units.end - 1);
-  return slices.size() == 1 ? first : absl::StrCat(first, ",+", slices.size() - 1);
+  const ExpertSlice& first = slices.front();
+  std::string text = absl::StrFormat("%d-%d", first.units.begin, first.units.end - 1);
+  if (first.experts != all_experts) {
+    absl::StrAppendFormat(&text, " e%d-%d", first.experts.begin, first.experts.end - 1);
+  }
+  return slices.size() == 1 ? text : absl::StrCat(text, ",+", slices.size() - 1);
 }
 
 }  // namespace
@@ -117,10 +139,11 @@ std::string FormatCluster(const ClusterLook& look) {
   absl::StrAppendFormat(&text, kRow, width, "node", "state", "units", "disk", "reading", "hits",
                         "kernel", "disk", "queue", "network", "p50", "p95", "requests", "hedges",
                         "failures", "losses");
+  const ExpertRange all_experts = AllExperts(look.now.nodes);
   for (const PoolNodeStatus& node : look.now.nodes) {
     const NodeDelta delta = DeltaOf(look, node);
     absl::StrAppendFormat(
-        &text, kRow, width, node.name, NodeStateName(node.state), Units(node),
+        &text, kRow, width, node.name, NodeStateName(node.state), Units(node, all_experts),
         Rate(static_cast<double>(node.read_bytes_per_second)), Rate(delta.read_bytes_per_second),
         Percent(delta.HitRate()), Percent(delta.KernelShare()), Percent(delta.DiskShare()),
         Percent(delta.QueueShare()), Percent(delta.NetworkShare()), Latency(node.layer_p50),

@@ -23,7 +23,9 @@ absl::Status Write(PoolPlan plan, const std::string& path) {
     SHOAL_RETURN_IF_ERROR(
         Annotate(old.status(), "--out: what is there is no plan and is not overwritten"));
     if (old->identity == plan.identity) {
-      plan.epoch = std::max(plan.epoch, old->epoch + 1);
+      const absl::StatusOr<uint64_t> next = NextEpoch(*old);
+      SHOAL_RETURN_IF_ERROR(Annotate(next.status(), absl::StrCat("--out ", path)));
+      plan.epoch = std::max(plan.epoch, *next);
     }
   }
   return WritePlan(plan, path);

@@ -25,7 +25,12 @@ constexpr absl::Duration kLookAgain = absl::Milliseconds(100);
 constexpr size_t kNobody = static_cast<size_t>(-1);
 constexpr int kCannot = 4;  // rank of a holder that is not to be asked
 
-// Errors that every holder would give alike: trying another one only hides them.
+// How many deadlines, which are far beyond what a node needs as a rule, an answer may take that nobody
+// else can give.
+constexpr int kMostDeadlines = 10;
+
+// Errors that every sound holder gives alike. One that is not sound may say them too, so another is
+// asked where there is one.
 bool IsOfTheBatch(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status);
 }
@@ -165,7 +170,7 @@ int LayerCall::RankOf(size_t holder, const Cell& cell) const {
   }
   const RemoteNode& node = *pool_.nodes[holder];
   if (node.max_rows() < batch_.num_rows) {
-    return kCannot;  // it came back with less memory; the next call is cut for it
+    return kCannot;  // it came back with less memory (TooManyRows)
   }
   switch (node.state()) {
     case NodeState::kLive:
@@ -318,11 +323,12 @@ absl::Status LayerCall::OnReply(Letter& letter) {
     first_loss_ = absl::InfiniteFuture();
     return absl::OkStatus();
   }
-  if (const absl::Status& why = reply.ok() ? part.failure : reply.status(); IsOfTheBatch(why)) {
-    return why;
-  }
   if (!part.below.empty()) {
-    return absl::OkStatus();
+    return absl::OkStatus();  // others do it
+  }
+  if (const absl::Status& why = reply.ok() ? part.failure : reply.status(); IsOfTheBatch(why)) {
+    part.failure = why;
+    return IsReplaceable(part) ? Distribute(part.cells, part) : why;
   }
   first_loss_ = std::min(first_loss_, pool_.clock.Now());
   if (pool_.clock.Now() - first_loss_ > pool_.node_wait) {
@@ -353,16 +359,40 @@ absl::Status LayerCall::CheckTimes() {
 // The node is late: others do its part too, where there are others for all of it.
 absl::Status LayerCall::Hedge(Part& part, absl::Time now) {
   RemoteNode& node = *pool_.nodes[part.holder];
-  const bool replaceable = std::all_of(part.cells.begin(), part.cells.end(), [&](size_t cell) {
-    return ChooseHolder(cell, part).has_value();
-  });
-  if (!replaceable) {
-    SHOAL_RETURN_IF_ERROR(CheckPlanInForce());
-    part.deadline = now + node.DeadlineFor(batch_.num_rows);
-    return absl::OkStatus();
+  if (IsReplaceable(part)) {
+    node.OnMissedDeadline();
+    return Distribute(part.cells, part);
   }
-  node.OnMissedDeadline();
-  return Distribute(part.cells, part);
+  SHOAL_RETURN_IF_ERROR(CheckPlanInForce());
+  const absl::Duration deadline = node.DeadlineFor(batch_.num_rows);
+  if (now - part.since >= std::max(pool_.node_wait, kMostDeadlines * deadline)) {
+    return absl::UnavailableError(
+        absl::StrCat("node ", node.name(), " at ", node.address(), " lives, but has not computed ",
+                     FormatSlice(SlicesOf(part).front()), " for ",
+                     absl::FormatDuration(absl::Trunc(now - part.since, absl::Milliseconds(1))),
+                     ", and nobody else holds them. Its disk may hang: see what it says, start it "
+                     "again and go on, ",
+                     "or raise --node-wait"));
+  }
+  part.deadline = now + std::min(deadline, pool_.node_wait);
+  return absl::OkStatus();
+}
+
+bool LayerCall::IsReplaceable(const Part& part) const {
+  return std::all_of(part.cells.begin(), part.cells.end(),
+                     [&](size_t cell) { return ChooseHolder(cell, part).has_value(); });
+}
+
+// Whether a holder is back that takes fewer rows than there are.
+bool LayerCall::TooManyRows(const Part& part) const {
+  const auto takes_fewer = [this](size_t holder) {
+    return holder < pool_.nodes.size() && pool_.nodes[holder]->state() != NodeState::kLost &&
+           pool_.nodes[holder]->max_rows() < batch_.num_rows;
+  };
+  return std::any_of(part.cells.begin(), part.cells.end(), [&](size_t cell) {
+    const auto& holders = pool_.cells[cell].holders;
+    return std::any_of(holders.begin(), holders.end(), takes_fewer);
+  });
 }
 
 absl::Status LayerCall::LookForHolder(Part& part, absl::Time now) {
@@ -372,6 +402,9 @@ absl::Status LayerCall::LookForHolder(Part& part, absl::Time now) {
     return Distribute(part.cells, part);
   }
   SHOAL_RETURN_IF_ERROR(CheckPlanInForce());
+  if (TooManyRows(part)) {
+    return absl::AbortedError("a node came back that takes fewer rows");
+  }
   for (const Part* above = part.above; above != nullptr; above = above->above) {
     if (above->outstanding) {
       // Late, and its stand-in failed; but it may answer yet.

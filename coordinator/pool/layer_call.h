@@ -54,7 +54,8 @@ class LayerCall {
   LayerCall& operator=(const LayerCall&) = delete;
 
   // Adds the sums to `out`. PoolBackend::Execute's errors; and ABORTED where nobody of this plan
-  // can go on at once and another plan is in force: `out` is as it was, and `meanwhile` was done.
+  // can go on at once and another plan is in force, or who could takes fewer rows by now: `out` is as
+  // it was, and `meanwhile` was done.
   absl::Status Run(std::span<int64_t> out);
 
   // What the nodes said it cost them, and the time spent waiting for them; what `local` did counts
@@ -82,6 +83,9 @@ class LayerCall {
   absl::Status CheckTimes();
   absl::Status Hedge(Part& part, absl::Time now);
   absl::Status LookForHolder(Part& part, absl::Time now);
+  // Whether somebody else can be asked for all of the part.
+  bool IsReplaceable(const Part& part) const;
+  bool TooManyRows(const Part& part) const;
   absl::Time NextLook() const;
   absl::Status CheckPlanInForce() const;
 

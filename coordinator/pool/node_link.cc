@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_util.h"
 #include "common/sync/mutex.h"
+#include "expert_node/service/channel.h"
 #include "expert_node/service/grpc_status.h"
 #include "shoal/v1/expert_node.grpc.pb.h"
 
@@ -22,7 +23,7 @@ constexpr int kReconnectMs = 200;
 constexpr int kReconnectMaxMs = 2000;
 constexpr int kConnectWithinMs = 3000;
 
-std::shared_ptr<grpc::Channel> MakeChannel(const NodeLink::Options& options) {
+std::shared_ptr<grpc::Channel> ChannelOf(const NodeLink::Options& options) {
   grpc::ChannelArguments arguments;
   const auto limit = static_cast<int>(options.max_message_bytes);
   arguments.SetMaxReceiveMessageSize(limit);
@@ -33,8 +34,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const NodeLink::Options& options) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   // Every node is a connection of its own, also two at one address after a restart.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(options.address, MakeChannelCredentials(options.security),
-                                   arguments);
+  return MakeChannel(options.address, MakeChannelCredentials(options.security), arguments);
 }
 
 // Rows and sums of a request, which are nearly all of its bytes and its reply's.
@@ -51,8 +51,7 @@ struct Pending {
 }  // namespace
 
 struct NodeLink::Connection {
-  explicit Connection(const Options& options)
-      : stub(v1::ExpertNode::NewStub(MakeChannel(options))) {}
+  explicit Connection(const Options& options) : stub(v1::ExpertNode::NewStub(ChannelOf(options))) {}
   const std::unique_ptr<v1::ExpertNode::Stub> stub;
 };
 

@@ -184,7 +184,7 @@ absl::Status PoolBackend::Execute(const Batch& batch, std::span<const ExpertSlic
     const absl::Status status = impl_->Call(*layout, part, slices, stop,
                                             out.subspan(static_cast<size_t>(row) * hidden_size,
                                                         static_cast<size_t>(count) * hidden_size));
-    if (absl::IsAborted(status) && layout->superseded()) {
+    if (absl::IsAborted(status) && (layout->superseded() || layout->RowsAtOnce() < count)) {
       layout = impl_->Layout();
       continue;
     }
@@ -256,12 +256,27 @@ absl::StatusOr<std::shared_ptr<PoolLayout>> PoolBackend::LayoutWith(
   return layout;
 }
 
+absl::StatusOr<std::shared_ptr<PoolLayout>> PoolBackend::SetDrained(const std::string& name,
+                                                                    bool drained) {
+  while (true) {
+    SHOAL_ASSIGN_OR_RETURN(std::shared_ptr<PoolLayout> layout, LayoutWith(name));
+    RemoteNode& node = *layout->Find(name);
+    if (drained) {
+      SHOAL_RETURN_IF_ERROR(layout->CheckDispensable(node));
+    }
+    // A change of plan takes over what is drained under the same lock.
+    MutexLock lock(&impl_->mutex);
+    if (impl_->layout == layout) {
+      node.SetDrained(drained);
+      return layout;
+    }
+  }
+}
+
 absl::Status PoolBackend::DrainNode(const std::string& name, absl::Duration wait,
                                     const std::stop_token& stop) {
-  SHOAL_ASSIGN_OR_RETURN(const std::shared_ptr<PoolLayout> layout, LayoutWith(name));
+  SHOAL_ASSIGN_OR_RETURN(const std::shared_ptr<PoolLayout> layout, SetDrained(name, true));
   RemoteNode& node = *layout->Find(name);
-  SHOAL_RETURN_IF_ERROR(layout->CheckDispensable(node));
-  node.SetDrained(true);
   const absl::Time give_up = impl_->clock.Now() + wait;
   while (node.link().view().bytes_in_flight > 0) {
     if (impl_->clock.Now() >= give_up) {
@@ -274,9 +289,7 @@ absl::Status PoolBackend::DrainNode(const std::string& name, absl::Duration wait
 }
 
 absl::Status PoolBackend::UndrainNode(const std::string& name) {
-  SHOAL_ASSIGN_OR_RETURN(const std::shared_ptr<PoolLayout> layout, LayoutWith(name));
-  layout->Find(name)->SetDrained(false);
-  return absl::OkStatus();
+  return SetDrained(name, false).status();
 }
 
 std::vector<ExpertLayerStats> PoolBackend::Stats() const {

@@ -94,7 +94,8 @@ class PoolBackend final : public ExpertBackend {
   ~PoolBackend() override;
 
   // As ExpertBackend's; rows are sent to nodes in pieces that they take.
-  //   UNAVAILABLE  nobody could compute a cell for node_wait; names its holders and the slice
+  //   UNAVAILABLE  nobody could compute a cell for node_wait, or its only holder lives and did not in
+  //                that time and ten of its deadlines; names the holders and the slice
   //   DATA_LOSS    the record of a node is damaged and no other holder is left; names the node
   absl::Status Execute(const Batch& batch, std::span<const ExpertSlice> slices,
                        std::stop_token stop, std::span<int64_t> out) override;
@@ -130,6 +131,8 @@ class PoolBackend final : public ExpertBackend {
   struct Impl;
   explicit PoolBackend(std::unique_ptr<Impl> impl);
   absl::StatusOr<std::shared_ptr<PoolLayout>> LayoutWith(const std::string& node_name) const;
+  // In the plan in force; returns it.
+  absl::StatusOr<std::shared_ptr<PoolLayout>> SetDrained(const std::string& name, bool drained);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -170,6 +170,16 @@ absl::Status WritePlan(const PoolPlan& plan, const std::string& path) {
   return WriteFileAtomically(path, SerializePlan(plan));
 }
 
+absl::StatusOr<uint64_t> NextEpoch(const PoolPlan& plan) {
+  if (plan.epoch >= static_cast<uint64_t>(kMaxInt)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the plan has the epoch ", plan.epoch,
+                     ", and there is no larger one: write the epoch that its pool really has into "
+                     "the plan's file"));
+  }
+  return plan.epoch + 1;
+}
+
 absl::Status CheckPlan(const PoolPlan& plan, const Manifest& manifest) {
   if (plan.identity != manifest.identity) {
     return absl::FailedPreconditionError(absl::StrCat(

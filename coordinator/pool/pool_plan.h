@@ -44,6 +44,9 @@ struct PoolPlan {
   std::vector<PoolNode> remote() const;
 };
 
+// For a plan that takes the place of this one. FAILED_PRECONDITION where there is no larger one.
+absl::StatusOr<uint64_t> NextEpoch(const PoolPlan& plan);
+
 std::string SerializePlan(const PoolPlan& plan);
 
 // Parses and checks what can be checked without the model: names and addresses, each given once,

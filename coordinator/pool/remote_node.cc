@@ -174,7 +174,13 @@ absl::Status RemoteNode::Inspect(const v1::DescribeReply& node) {
     return wrong(slices.status().message());
   }
   if (!planned_.name.empty() && node.name() != planned_.name) {
-    return wrong(absl::StrCat("it calls itself ", node.name(), ", and the plan does not"));
+    return wrong(absl::StrCat("the node there calls itself ", node.name(),
+                              "; start the right one there, or correct the plan's address"));
+  }
+  // In a mere list of addresses the first answer gave the name.
+  if (planned_.name.empty() && name_ != planned_.address && node.name() != name_) {
+    return wrong(absl::StrCat("it called itself so before, and ", node.name(),
+                              " now; start it with --name ", name_));
   }
   name_ = node.name();
   where = absl::StrCat("node ", name_, " at ", planned_.address);

@@ -82,8 +82,8 @@ struct Member {
 class Replanner {
  public:
   Replanner(const Manifest& manifest, std::span<const NodeRates> nodes, const PoolPlan& kept,
-            const ReplanOptions& options)
-      : manifest_(manifest), nodes_(nodes), kept_(kept), options_(options) {}
+            uint64_t epoch, const ReplanOptions& options)
+      : manifest_(manifest), nodes_(nodes), kept_(kept), epoch_(epoch), options_(options) {}
 
   absl::Status TakeMembers() {
     for (const PoolNode& kept : kept_.nodes) {
@@ -258,7 +258,7 @@ class Replanner {
     PoolProposal proposal;
     proposal.placement = axis.placement();
     proposal.plan.identity = manifest_.identity;
-    proposal.plan.epoch = kept_.epoch + 1;
+    proposal.plan.epoch = epoch_;
     for (size_t m = 0; m < members_.size(); ++m) {
       const NodeRates& rates = nodes_[members_[m].node];
       PoolNode node{rates.name, rates.address, slices_of(shares.nodes[m].computes),
@@ -311,6 +311,7 @@ class Replanner {
   const Manifest& manifest_;
   const std::span<const NodeRates> nodes_;
   const PoolPlan& kept_;
+  const uint64_t epoch_;
   const ReplanOptions& options_;
   std::vector<Member> members_;  // in the new plan's order
   std::vector<const PoolNode*> gone_;
@@ -324,7 +325,8 @@ absl::StatusOr<Replan> ReplanPool(const Manifest& manifest, std::span<const Node
   SHOAL_RETURN_IF_ERROR(CheckPlan(kept, manifest));
   SHOAL_ASSIGN_OR_RETURN(const std::vector<Placement> placements,
                          PlacementsOf(manifest, kept, options.placement));
-  Replanner replanner(manifest, nodes, kept, options);
+  SHOAL_ASSIGN_OR_RETURN(const uint64_t epoch, NextEpoch(kept));
+  Replanner replanner(manifest, nodes, kept, epoch, options);
   SHOAL_RETURN_IF_ERROR(replanner.TakeMembers());
   std::optional<Replan> best;
   for (const Placement placement : placements) {

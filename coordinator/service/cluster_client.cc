@@ -10,6 +10,7 @@
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "coordinator/service/plan_message.h"
+#include "expert_node/service/channel.h"
 #include "expert_node/service/grpc_status.h"
 #include "expert_node/service/slice_message.h"
 #include "shoal/v1/cluster.grpc.pb.h"
@@ -111,7 +112,7 @@ struct ClusterClient::Impl {
 ClusterClient::ClusterClient(const std::string& address, SecurityPtr own)
     : impl_(std::make_unique<Impl>(
           Impl{address,
-               v1::Cluster::NewStub(grpc::CreateChannel(
+               v1::Cluster::NewStub(MakeChannel(
                    address, MakeChannelCredentials(
                                 {std::move(own), ChannelSecurity::Peer::kCoordinator, ""})))})) {}
 ClusterClient::~ClusterClient() = default;

@@ -15,6 +15,7 @@
 #include "common/status/status_util.h"
 #include "common/tls/authority.h"
 #include "common/tls/certificate.h"
+#include "expert_node/service/channel.h"
 #include "expert_node/service/grpc_status.h"
 #include "expert_node/service/tls_verifier.h"
 #include "shoal/v1/membership.grpc.pb.h"
@@ -83,8 +84,7 @@ std::shared_ptr<grpc::Channel> Dial(const InviteCode& code) {
   options.set_certificate_verifier(MakeVerifier<InviterVerifier>(code.authority_fingerprint));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMostReplyBytes);
-  return grpc::CreateCustomChannel(code.address, grpc::experimental::TlsCredentials(options),
-                                   arguments);
+  return MakeChannel(code.address, grpc::experimental::TlsCredentials(options), arguments);
 }
 
 // Several machines may join at the same moment, and the listener takes them one after the other.

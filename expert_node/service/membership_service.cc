@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "expert_node/service/channel.h"
 #include "expert_node/service/grpc_status.h"
 #include "shoal/v1/membership.grpc.pb.h"
 
@@ -46,8 +47,7 @@ grpc::Service& MembershipService::grpc_service() { return *impl_; }
 
 absl::Status BringRevoked(const std::string& address, const ChannelSecurity& security,
                           const std::string& pem) {
-  const auto stub =
-      v1::Membership::NewStub(grpc::CreateChannel(address, MakeChannelCredentials(security)));
+  const auto stub = v1::Membership::NewStub(MakeChannel(address, MakeChannelCredentials(security)));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kAnswerWithin);
   v1::UpdateRevokedRequest request;

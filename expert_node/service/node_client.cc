@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "expert_node/service/channel.h"
 #include "expert_node/service/grpc_status.h"
 #include "shoal/v1/drill.grpc.pb.h"
 #include "shoal/v1/expert_node.grpc.pb.h"
@@ -118,7 +119,7 @@ NodeClient::NodeClient(const std::string& address, uint64_t max_message_bytes,
   // waiting to try again.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const std::shared_ptr<grpc::Channel> channel =
-      grpc::CreateCustomChannel(address, MakeChannelCredentials(security), arguments);
+      MakeChannel(address, MakeChannelCredentials(security), arguments);
   impl_->stub = v1::ExpertNode::NewStub(channel);
   impl_->drill_stub = v1::Drill::NewStub(channel);
 }
