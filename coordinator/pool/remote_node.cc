@@ -77,10 +77,9 @@ void RemoteNode::Tend() {
   if (!view.under_way) {
     link_->Open();
   } else if (silence > kSilence + absl::Seconds(static_cast<double>(view.bytes_in_flight) /
-                                                kSlowestBytesPerSecond)) {
-    link_->Break();
-  } else if (!link_->CheckPeer().ok()) {
-    link_->Break();  // and the next connection is refused with the reason
+                                                kSlowestBytesPerSecond) ||
+             !link_->CheckPeer().ok()) {
+    link_->Break();  // a node that is revoked is refused, with the reason, when it is dialled next
   } else if (view.open && silence >= kHeartbeat / 2) {
     link_->Ping();
   }
