@@ -98,6 +98,19 @@ TEST(ClusterReportTest, TheTableHasUnitsAndTheReasonOfALoss) {
   EXPECT_THAT(table, HasSubstr("connection refused"));
 }
 
+TEST(ClusterReportTest, ExpertsAreNamedWhereANodeHasNotAll) {
+  ClusterLook look;
+  look.now.nodes.resize(2);
+  look.now.nodes[0].name = "attic";
+  look.now.nodes[0].computes = {{{0, 8}, {0, 16}}};
+  look.now.nodes[1].name = "cellar";
+  look.now.nodes[1].computes = {{{0, 8}, {16, 32}}};
+  EXPECT_THAT(FormatCluster(look), AllOf(HasSubstr("0-7 e0-15"), HasSubstr("0-7 e16-31")));
+  look.now.nodes[1].computes = {{{0, 4}, {0, 32}}};
+  look.now.nodes[0].computes = {{{4, 8}, {0, 32}}};
+  EXPECT_THAT(FormatCluster(look), Not(HasSubstr(" e0")));
+}
+
 TEST(ClusterReportTest, SaysWhatTheCoordinatorComputes) {
   ClusterLook look = Look(Node(10), Node(10));
   EXPECT_THAT(FormatCluster(look), Not(HasSubstr("itself")));

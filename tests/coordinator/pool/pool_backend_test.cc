@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <set>
@@ -139,7 +140,7 @@ class TestNode {
     NodeService::Options options;
     options.name = name_;
     options.directory = container_.directory();
-    options.max_rows = 4;  // so that batches are cut
+    options.max_rows = max_rows_;
     options.max_rows_on_reader = 0;
     auto service = NodeService::Create(*backend_, model_, MakeTerms(container_.manifest()), *units_,
                                        options, Clock::Real());
@@ -166,10 +167,14 @@ class TestNode {
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
   const std::string& name() const { return name_; }
   ControlledBackend& backend() { return *backend_; }
+  // From the next start on.
+  void Rename(std::string name) { name_ = std::move(name); }
+  void TakeRows(int64_t max_rows) { max_rows_ = max_rows; }
 
  private:
   const Container& container_;
-  const std::string name_;
+  std::string name_;
+  int64_t max_rows_ = 4;  // so that batches are cut
   const std::vector<ExpertSlice> slices_;
   ThreadPool pool_;
   ExpertModel model_;
@@ -407,6 +412,73 @@ TEST_F(PoolBackendTest, DamageWithoutACopyNamesTheNode) {
                                            HasSubstr("no other holder of units 2-2"))));
 }
 
+TEST_F(PoolBackendTest, ANodeThatFindsFaultWithTheBatchAloneIsNotBelieved) {
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  Connect();
+  nodes_[1]->backend().FailWith(absl::InvalidArgumentError("rows[0] is not finite"));
+  ExpectTheSameBits();
+  EXPECT_GT(StatusOf(1).failures, 0);
+}
+
+TEST_F(PoolBackendTest, ANodeThatLivesButNeverAnswersEndsTheWait) {
+  options_.node_wait = absl::Milliseconds(300);
+  AddNode("a", {Units(0, 2)});
+  AddNode("b", {Units(2, 3)});
+  Connect();
+  for (int i = 0; i < 3; ++i) {
+    ExpectTheSameBits();  // so that it is known how long an answer takes
+  }
+  nodes_[1]->backend().Block(true);
+  std::vector<int64_t> out;
+  EXPECT_THAT(Execute(out),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr(absl::StrCat("node b at ", nodes_[1]->address(), " lives")),
+                             HasSubstr("units 2-2 of experts 0-13"), HasSubstr("--node-wait"))));
+  nodes_[1]->backend().Block(false);
+  ExpectTheSameBits();
+}
+
+TEST_F(PoolBackendTest, RowsAreCutAnewForANodeThatComesBackSmaller) {
+  AddNode("a", {Units(0, 2)});
+  AddNode("b", {Units(2, 3)});
+  Connect();
+  nodes_[1]->Kill();
+  nodes_[1]->TakeRows(1);
+  std::thread starter([this] { nodes_[1]->Start(); });
+  ExpectTheSameBits();
+  starter.join();
+}
+
+TEST_F(PoolBackendTest, ANodeThatComesBackUnderAnotherNameIsRefused) {
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  Connect();
+  nodes_[1]->Kill();
+  nodes_[1]->Rename("a");
+  nodes_[1]->Start();
+  const std::string why = "node b at " + nodes_[1]->address() + ": it called itself so before";
+  while (StatusOf(1).last_error.find(why) == std::string::npos) {
+    ExpectTheSameBits();
+  }
+  EXPECT_EQ(StatusOf(1).state, NodeState::kLost);
+  EXPECT_EQ(StatusOf(1).name, "b");
+}
+
+TEST_F(PoolBackendTest, NothingGoesThroughAProxyOfTheEnvironment) {
+  constexpr const char* kNames[] = {"grpc_proxy", "https_proxy", "http_proxy"};
+  for (const char* name : kNames) {
+    ::setenv(name, "http://127.0.0.1:9", 1);  // nobody listens there
+  }
+  AddNode("a", {kWhole});
+  Connect();
+  for (const char* name : kNames) {
+    ::unsetenv(name);
+  }
+  ASSERT_NE(backend_, nullptr);
+  ExpectTheSameBits();
+}
+
 TEST_F(PoolBackendTest, WithoutACopyACallWaitsForTheNodeToComeBack) {
   AddNode("a", {Units(0, 2)});
   AddNode("b", {Units(2, 3)});
@@ -533,7 +605,7 @@ TEST_F(PoolBackendTest, AStopEndsACallThatWaits) {
   ExpectTheSameBits();
 }
 
-TEST_F(PoolBackendTest, AnOutputBeyondTheFixedPointRangeIsNotTriedElsewhere) {
+TEST_F(PoolBackendTest, AnOutputBeyondTheFixedPointRangeIsAnErrorWhoeverComputesIt) {
   AddNode("a", {kWhole});
   AddNode("b", {kWhole});
   Connect();

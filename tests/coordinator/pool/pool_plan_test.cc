@@ -68,6 +68,17 @@ TEST(PoolPlanTest, WhatIsWrittenIsReadAgain) {
   SHOAL_EXPECT_OK(CheckPlan(again, SmallManifest()));
 }
 
+// Files hold epochs up to 2^63 - 1.
+TEST(PoolPlanTest, TheLargestEpochHasNoNext) {
+  PoolPlan plan;
+  plan.epoch = 9223372036854775806U;
+  ASSERT_TRUE(NextEpoch(plan).ok());
+  EXPECT_EQ(*NextEpoch(plan), 9223372036854775807U);
+  plan.epoch = 9223372036854775807U;
+  EXPECT_THAT(NextEpoch(plan).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("9223372036854775807")));
+}
+
 TEST(PoolPlanTest, AddressAndCopiesMayBeLeftOut) {
   SHOAL_EXPECT_OK(Parse([](Json& json) {
     for (Json& node : json["nodes"]) {
