@@ -365,16 +365,16 @@ absl::Status LayerCall::Hedge(Part& part, absl::Time now) {
   }
   SHOAL_RETURN_IF_ERROR(CheckPlanInForce());
   const absl::Duration deadline = node.DeadlineFor(batch_.num_rows);
-  if (now - part.since >= std::max(pool_.node_wait, kMostDeadlines * deadline)) {
-    return absl::UnavailableError(
-        absl::StrCat("node ", node.name(), " at ", node.address(), " lives, but has not computed ",
-                     FormatSlice(SlicesOf(part).front()), " for ",
-                     absl::FormatDuration(absl::Trunc(now - part.since, absl::Milliseconds(1))),
-                     ", and nobody else holds them. Its disk may hang: see what it says, start it "
-                     "again and go on, ",
-                     "or raise --node-wait"));
+  const absl::Time last = part.since + std::max(pool_.node_wait, kMostDeadlines * deadline);
+  if (now >= last) {
+    return absl::UnavailableError(absl::StrCat(
+        "node ", node.name(), " at ", node.address(), " lives, but has not computed ",
+        FormatSlice(SlicesOf(part).front()), " for ",
+        absl::FormatDuration(absl::Trunc(now - part.since, absl::Milliseconds(1))),
+        ", and nobody else holds them. Its disk may hang: see what it says, start it again and go ",
+        "on, or raise --node-wait"));
   }
-  part.deadline = now + std::min(deadline, pool_.node_wait);
+  part.deadline = std::min(now + deadline, last);
   return absl::OkStatus();
 }
 
