@@ -364,18 +364,27 @@ absl::Status LayerCall::Hedge(Part& part, absl::Time now) {
     return Distribute(part.cells, part);
   }
   SHOAL_RETURN_IF_ERROR(CheckPlanInForce());
-  const absl::Duration deadline = node.DeadlineFor(batch_.num_rows);
-  const absl::Time last = part.since + std::max(pool_.node_wait, kMostDeadlines * deadline);
+  const absl::Time last = LastTime(part);
   if (now >= last) {
-    return absl::UnavailableError(absl::StrCat(
-        "node ", node.name(), " at ", node.address(), " lives, but has not computed ",
-        FormatSlice(SlicesOf(part).front()), " for ",
-        absl::FormatDuration(absl::Trunc(now - part.since, absl::Milliseconds(1))),
-        ", and nobody else holds them. Its disk may hang: see what it says, start it again and go ",
-        "on, or raise --node-wait"));
+    return NoAnswer(part, now);
   }
-  part.deadline = std::min(now + deadline, last);
+  part.deadline = std::min(now + node.DeadlineFor(batch_.num_rows), last);
   return absl::OkStatus();
+}
+
+absl::Time LayerCall::LastTime(const Part& part) const {
+  const absl::Duration deadline = pool_.nodes[part.holder]->DeadlineFor(batch_.num_rows);
+  return part.since + std::max(pool_.node_wait, kMostDeadlines * deadline);
+}
+
+absl::Status LayerCall::NoAnswer(const Part& part, absl::Time now) const {
+  const RemoteNode& node = *pool_.nodes[part.holder];
+  return absl::UnavailableError(absl::StrCat(
+      "node ", node.name(), " at ", node.address(), " lives, but has not computed ",
+      FormatSlice(SlicesOf(part).front()), " for ",
+      absl::FormatDuration(absl::Trunc(now - part.since, absl::Milliseconds(1))),
+      ", and nobody else can. Its disk may hang: see what it says, start it again and go on, or "
+      "raise --node-wait"));
 }
 
 bool LayerCall::IsReplaceable(const Part& part) const {
@@ -407,8 +416,9 @@ absl::Status LayerCall::LookForHolder(Part& part, absl::Time now) {
   }
   for (const Part* above = part.above; above != nullptr; above = above->above) {
     if (above->outstanding) {
-      // Late, and its stand-in failed; but it may answer yet.
-      return absl::OkStatus();
+      // Late, and its stand-in failed; but it may answer yet, or the stand-in come back.
+      return now >= LastTime(*above) && now - part.since >= pool_.node_wait ? NoAnswer(*above, now)
+                                                                            : absl::OkStatus();
     }
   }
   for (const Part* above = part.above; above != nullptr; above = above->above) {

@@ -83,6 +83,10 @@ class LayerCall {
   absl::Status CheckTimes();
   absl::Status Hedge(Part& part, absl::Time now);
   absl::Status LookForHolder(Part& part, absl::Time now);
+  // Until when an answer of the part's holder is waited for where nobody else can give it; and the
+  // error after that.
+  absl::Time LastTime(const Part& part) const;
+  absl::Status NoAnswer(const Part& part, absl::Time now) const;
   // Whether somebody else can be asked for all of the part.
   bool IsReplaceable(const Part& part) const;
   bool TooManyRows(const Part& part) const;

@@ -439,6 +439,33 @@ TEST_F(PoolBackendTest, ANodeThatLivesButNeverAnswersEndsTheWait) {
   ExpectTheSameBits();
 }
 
+TEST_F(PoolBackendTest, ANodeThatNeverAnswersEndsTheWaitAlsoWhereItsStandInIsLost) {
+  options_.node_wait = absl::Milliseconds(300);
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  options_.plan = PlanOf({{kWhole}, {}}, 1);
+  options_.plan.nodes[1].copies = {kWhole};
+  Connect();
+  for (int i = 0; i < 3; ++i) {
+    ExpectTheSameBits();
+  }
+  nodes_[0]->backend().Block(true);
+  nodes_[1]->backend().Block(true);
+  std::thread killer([this] {
+    while (nodes_[1]->backend().calls() == 0) {
+      std::this_thread::yield();
+    }
+    nodes_[1]->Kill();
+  });
+  std::vector<int64_t> out;
+  EXPECT_THAT(Execute(out),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr(absl::StrCat("node a at ", nodes_[0]->address(), " lives"))));
+  killer.join();
+  nodes_[0]->backend().Block(false);
+  ExpectTheSameBits();
+}
+
 TEST_F(PoolBackendTest, RowsAreCutAnewForANodeThatComesBackSmaller) {
   AddNode("a", {Units(0, 2)});
   AddNode("b", {Units(2, 3)});
