@@ -73,9 +73,9 @@ absl::Status CheckAddresses(const PoolPlan& plan, bool beyond_loopback) {
 }
 
 // Stops the work of a call when its caller is gone or the service ends.
-class CallStop {
+class StopOfCall {
  public:
-  CallStop(const grpc::ServerContext& context, const std::stop_token& service)
+  StopOfCall(const grpc::ServerContext& context, const std::stop_token& service)
       : on_service_stop_(service, [this] { source_.request_stop(); }),
         watcher_([this, &context](const std::stop_token& done) {
           // A handler that blocks has no other way to learn it.
@@ -134,7 +134,7 @@ class ClusterService::Impl final : public v1::Cluster::Service {
 
   grpc::Status Drain(grpc::ServerContext* context, const v1::DrainRequest* request,
                      v1::DrainReply* /*reply*/) override {
-    const CallStop stop(*context, stop_.get_token());
+    const StopOfCall stop(*context, stop_.get_token());
     return ToGrpcStatus(DrainNode(*request, stop.token()));
   }
 
@@ -149,7 +149,7 @@ class ClusterService::Impl final : public v1::Cluster::Service {
 
   grpc::Status ChangePlan(grpc::ServerContext* context, const v1::ChangePlanRequest* request,
                           v1::ChangePlanReply* /*reply*/) override {
-    const CallStop stop(*context, stop_.get_token());
+    const StopOfCall stop(*context, stop_.get_token());
     return ToGrpcStatus(GoOverTo(request->plan(), stop.token()));
   }
 
@@ -226,7 +226,7 @@ class ClusterService::Impl final : public v1::Cluster::Service {
     }
     SHOAL_ASSIGN_OR_RETURN(const std::string address, AddressToStrike(request.node()));
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, model_.NewSession());
-    const CallStop stop(context, stop_.get_token());
+    const StopOfCall stop(context, stop_.get_token());
     DrillOptions options;
     options.tokens = request.tokens();
     options.strike = [&] {

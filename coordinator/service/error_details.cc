@@ -52,6 +52,11 @@ absl::Status FieldError(absl::string_view field, absl::string_view description,
   return status;
 }
 
+absl::Status DrainingError() {
+  return ClientError(absl::StatusCode::kUnavailable, "DRAINING",
+                     "the server is ending and takes no new call; try another, or later");
+}
+
 absl::Status WithRetry(absl::Status status, absl::Duration delay) {
   google::rpc::RetryInfo retry;
   retry.mutable_retry_delay()->set_seconds(absl::IDivDuration(delay, absl::Seconds(1), &delay));

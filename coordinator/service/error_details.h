@@ -24,6 +24,8 @@ absl::Status ClientError(absl::StatusCode code, absl::string_view reason,
 // the value and what is accepted.
 absl::Status FieldError(absl::string_view field, absl::string_view description,
                         absl::string_view reason = "INVALID_FIELD");
+// Of a server that takes no new call.
+absl::Status DrainingError();
 // The same error with a RetryInfo.
 absl::Status WithRetry(absl::Status status, absl::Duration delay);
 

@@ -40,11 +40,6 @@ absl::Status CheckOptions(const InferenceService::Options& options) {
   return absl::OkStatus();
 }
 
-absl::Status DrainingError() {
-  return ClientError(absl::StatusCode::kUnavailable, "DRAINING",
-                     "the server is ending and takes no new call; try another, or later");
-}
-
 // As the text of Generate has them; with `markup` special tokens by name.
 absl::StatusOr<std::string> TextOf(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
                                    bool markup) {

@@ -19,8 +19,9 @@ RevocationSpreader::RevocationSpreader(const PoolBackend& pool, SecurityPtr own)
       }) {}
 
 void RevocationSpreader::Spread(const std::stop_token& stop) {
-  const std::string list = own_->revoked().pem();
+  // The number first: a list that comes in between is brought twice, and not missed.
   const int64_t number = own_->revoked().number();
+  const std::string list = own_->revoked().pem();
   if (list.empty()) {
     return;
   }

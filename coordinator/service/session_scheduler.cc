@@ -16,11 +16,6 @@ constexpr absl::Duration kLongestRetry = absl::Minutes(5);
 // Weight of the newest job in the mean.
 constexpr double kNewest = 0.2;
 
-absl::Status DrainingError() {
-  return ClientError(absl::StatusCode::kUnavailable, "DRAINING",
-                     "the server is ending and takes no new call; try another, or later");
-}
-
 }  // namespace
 
 SessionScheduler::SessionScheduler(int num_sessions, int64_t max_waiting, const Clock& clock)

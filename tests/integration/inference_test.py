@@ -5,48 +5,22 @@
 """
 
 import contextlib
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 
 import grpc
 
-from shoal_program import Shoal, check, finish
+from shoal_program import Program, Shoal, check, finish
 
 PROMPT = "Once upon a time there was a little girl who lived"
 CONTEXT = 2048
 FILES = ["shoal/v1/inference.proto", "google/rpc/status.proto", "google/rpc/error_details.proto"]
-
-
-class Program:
-    """A process that says in a line of JSON where it listens. `log` is what it wrote to standard error."""
-
-    def __init__(self, work, *command):
-        self.log_path = tempfile.mktemp(dir=work)
-        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=open(self.log_path, "wb"))
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{command} ended with {self.process.wait()}: {self.log}")
-        self.said = json.loads(line)
-        self.address = self.said["listening_on"]
-
-    @property
-    def log(self):
-        with open(self.log_path, errors="replace") as file:
-            return file.read()
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
 
 
 class Call:
@@ -95,7 +69,7 @@ class Server:
 
     def __init__(self, test, container, *flags):
         self.api = test.api
-        self.program = Program(test.work, test.shoal.program, "serve", container, "--listen", "127.0.0.1:0", "--ctx", CONTEXT, "--json", *flags)
+        self.program = Program(test.shoal.program, "serve", container, "--listen", "127.0.0.1:0", "--ctx", CONTEXT, "--json", *flags)
         test.stack.callback(self.program.end)
         self.channel = grpc.insecure_channel(self.program.address)
         test.stack.callback(self.channel.close)
@@ -383,7 +357,7 @@ def measured(server, nodes):
 def pool(test):
     """The same from a coordinator that computes no expert itself."""
     code = grpc.StatusCode
-    nodes = [Program(test.work, test.node_program, test.container, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--no-measure", "--json") for _ in range(2)]
+    nodes = [Program(test.node_program, test.container, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--no-measure", "--json") for _ in range(2)]
     for node in nodes:
         test.stack.callback(node.end)
     server = Server(test, test.container, "--nodes", ",".join(node.address for node in nodes), "--pool-alone", "--node-wait", 1, "--sessions", 2,

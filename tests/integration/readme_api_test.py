@@ -5,13 +5,12 @@
 """
 
 import os
-import re
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 
+from readme_section import code_blocks, run_commands
 from shoal_program import check, finish
 
 
@@ -23,9 +22,7 @@ def free_port():
 
 def main():
     source, build, container = sys.argv[1:]
-    with open(os.path.join(source, "README.md")) as file:
-        section = re.search(r"^## Your first API call\n(.*?)^## ", file.read(), re.S | re.M).group(1)
-    blocks = dict(re.findall(r"^```(\w*)\n(.*?)^```$", section, re.S | re.M))
+    blocks = code_blocks(os.path.join(source, "README.md"), "Your first API call")
     commands, program = blocks[""], blocks["python"]
     check(len(program.strip().splitlines()) <= 10, "ten lines")
     check("first.py" in commands, "the program is run")
@@ -34,21 +31,10 @@ def main():
         os.symlink(os.path.join(source, "proto"), os.path.join(work, "proto"))
         with open(os.path.join(work, "first.py"), "w") as file:
             file.write(program.replace("127.0.0.1:7070", address))
-        commands = commands.replace("build/release/", f"{build}/").replace("build/tiny-kimi-linear", container).replace("127.0.0.1:7070", address)
-        # In a session of its own, so that the server it leaves in the background can be ended with it.
-        process = subprocess.Popen(["bash", "-c", f"{commands}\necho status $? >&2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   start_new_session=True, text=True, cwd=work)
-        said = []
-        for line in process.stderr:
-            said.append(line)
-            if line.startswith("status "):
-                break
-        os.killpg(process.pid, signal.SIGKILL)
-        text = process.stdout.read()
-        process.wait()
+        text, ended_well, said = run_commands(commands.replace("127.0.0.1:7070", address), build, container, cwd=work)
     alone = subprocess.run([f"{build}/coordinator/shoal", "run", container, "Once upon a time", "--max-tokens", "60"], capture_output=True, text=True,
                            check=True).stdout
-    check(said[-1] == "status 0\n", "the last command ends with 0", "".join(said))
+    check(ended_well, "the last command ends with 0", said)
     check(len(alone) > 100 and alone.strip() in text, "the text is that of `shoal run`", text)
     finish()
 

@@ -14,40 +14,9 @@ import sys
 import tempfile
 import time
 
-from shoal_program import Shoal, check, finish
+from shoal_program import Program, Shoal, check, finish
 
 KILLS = 50
-
-
-class Program:
-    """A process that says in a line of JSON where it listens."""
-
-    def __init__(self, *command, log=subprocess.DEVNULL):
-        self.command = list(map(str, command))
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=log)
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.command} ended with {self.process.wait()}")
-        self.said = json.loads(line)
-        self.address = self.said["listening_on"]
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-
-    def descriptors(self):
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
-
-    def resident_bytes(self):
-        with open(f"/proc/{self.process.pid}/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    def processor_seconds(self):
-        with open(f"/proc/{self.process.pid}/stat") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def member(name, units, copies=None, address=""):

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 _failures = []
@@ -35,6 +36,58 @@ class Result:
     @property
     def json(self):
         return json.loads(self.out)
+
+
+def wait(condition):
+    """Whether it comes true within a minute."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)  # between two looks at the condition
+    return False
+
+
+class Program:
+    """A process that says in a line of JSON where it listens. What it writes to standard error is kept."""
+
+    def __init__(self, *command):
+        self.command = list(map(str, command))
+        self._errors = tempfile.NamedTemporaryFile()
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self._errors)
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.command} ended with {self.process.wait()}: {self.log}")
+        self.said = json.loads(line)
+        self.address = self.said["listening_on"]
+
+    @property
+    def log(self):
+        # Not through the process's own descriptor: they share one position.
+        with open(self._errors.name, errors="replace") as file:
+            return file.read()
+
+    def logs(self, text):
+        """Waits until it is written."""
+        return wait(lambda: text in self.log)
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def resident_bytes(self):
+        with open(f"/proc/{self.process.pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def processor_seconds(self):
+        with open(f"/proc/{self.process.pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def limit_files(size_bytes):

@@ -12,51 +12,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 
-from shoal_program import Shoal, check, finish
+from shoal_program import Program, Shoal, check, finish, wait
 
 GENERATE = ("Once upon a time", "--max-tokens", 16, "--json")
 LINK = ("bench", "link", "--round-trips", 1, "--batches", 1)
-
-
-class Program:
-    """A process that says in a line of JSON where it listens, and keeps what it writes to standard error."""
-
-    def __init__(self, stack, work, *command):
-        self.command = list(map(str, command))
-        self.log_path = os.path.join(work, f"log.{len(os.listdir(work))}")
-        with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=log)
-        stack.callback(self.end)
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.command} ended with {self.process.wait()}: {self.log()}")
-        self.said = json.loads(line)
-        self.address = self.said["listening_on"]
-
-    def log(self):
-        with open(self.log_path) as log:
-            return log.read()
-
-    def logs(self, text):
-        """Waits until it is written."""
-        return wait(lambda: text in self.log())
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-
-
-def wait(condition):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)  # between two looks at the condition
-    return False
 
 
 def listening(pid):
@@ -75,7 +35,9 @@ class Tls:
         return os.path.join(self.work, name)
 
     def start(self, *command):
-        return Program(self.stack, self.work, *command)
+        program = Program(*command)
+        self.stack.callback(program.end)
+        return program
 
     def node(self, identity, *more):
         return self.start(self.node_program, self.container, "--listen", "127.0.0.1:0", "--no-measure", "--json", "--tls", self.path(identity), *more)
@@ -135,7 +97,7 @@ class Tls:
                                ("A" * 22, "no invitation has this secret")):
             self.node_is_refused(f"refused: {reason}", "--tls", self.path("nobody"), "--join",
                                  f"shoal-invite-1/{invite.address}/{fingerprint}/{secret}", words=["the invitation is not accepted"])
-            check(invite.logs(reason), f"the reason is in the log: {reason}", invite.log())
+            check(invite.logs(reason), f"the reason is in the log: {reason}", invite.log)
         check(not os.path.exists(self.path("nobody")), "who was refused has no identity")
         invite.end()
 
@@ -152,7 +114,7 @@ class Tls:
         run = (*LINK, self.container, "--nodes", a.address)  # ends at the first refusal
         result = self.shoal.refused(run, 1, "Socket closed")
         check("certificate" not in result.error, "a client in plain text learns nothing", result.error)
-        check(a.logs("no TLS that is accepted"), "a client in plain text is in the log", a.log())
+        check(a.logs("no TLS that is accepted"), "a client in plain text is in the log", a.log)
         self.shoal.refused((*run, "--tls", self.path("a")), 1, "node a", "coordinator is needed")
         other = self.path("other")
         self.shoal.ok("cluster", "init", other, "--name", "home")
@@ -167,7 +129,7 @@ class Tls:
         old = subprocess.run(["openssl", "s_client", "-connect", a.address, "-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"], input=b"", capture_output=True,
                              timeout=60)
         check(b"BEGIN CERTIFICATE" not in old.stdout, "TLS 1.1 is refused", old.stdout)
-        check(a.logs("unsupported protocol"), "TLS 1.1 is in the log", a.log())
+        check(a.logs("unsupported protocol"), "TLS 1.1 is in the log", a.log)
         host, port = a.address.rsplit(":", 1)
         for bytes_ in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b""):
             with socket.create_connection((host, int(port))) as connection:
@@ -212,7 +174,7 @@ class Tls:
         self.shoal.ok(*run)
         self.shoal.ok("cluster", "revoke", self.pool, "second")
         check(wait(lambda: self.shoal.run(*run).status == 1), "a revoked coordinator is refused by nodes")
-        check(self.nodes["a"].logs("coordinator second is revoked"), "with the reason in the node's log", self.nodes["a"].log())
+        check(self.nodes["a"].logs("coordinator second is revoked"), "with the reason in the node's log", self.nodes["a"].log)
         serve.end()
 
     def keys(self):
