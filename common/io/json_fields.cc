@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/io/sha256.h"
 #include "common/status/status_macros.h"
 
@@ -223,6 +224,20 @@ void JsonFields::CheckFormat(absl::string_view format, int64_t version) {
   const int64_t found = Int("version", 0, std::numeric_limits<int64_t>::max());
   if (found != version) {
     Refuse("version", absl::StrCat(found), absl::StrCat("this build reads version ", version));
+  }
+}
+
+void JsonFields::AllowOnly(std::initializer_list<absl::string_view> known) {
+  if (!json_.is_object()) {
+    return;  // every getter says so
+  }
+  for (const auto& item : json_.items()) {
+    if (std::find(known.begin(), known.end(), item.key()) == known.end()) {
+      Take(absl::InvalidArgumentError(absl::StrCat(source_, ": ", Brief(Json(item.key())),
+                                                   " is no field here; those are ",
+                                                   absl::StrJoin(known, ", "))));
+      return;
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #define SHOAL_COMMON_IO_JSON_FIELDS_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -46,6 +47,10 @@ class JsonFields {
   // An object or array that is required; an empty one after an error.
   const Json& Object(const char* field);
   const Json& Array(const char* field);
+
+  // Records INVALID_ARGUMENT where the object has another field than these: a misspelt one would
+  // count as absent.
+  void AllowOnly(std::initializer_list<absl::string_view> known);
 
   // Records INVALID_ARGUMENT "source: field what", or UNIMPLEMENTED "source: field value is not
   // supported; supported".

@@ -1,10 +1,8 @@
 #include "common/tls/api_keys.h"
 
 #include <openssl/crypto.h>
-#include <openssl/rand.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "absl/strings/escaping.h"
@@ -22,6 +20,7 @@ namespace {
 constexpr char kFormat[] = "shoal-api-keys";
 constexpr int64_t kVersion = 1;
 constexpr char kPrefix[] = "shoal_";
+constexpr size_t kSecretBytes = 32;
 constexpr absl::Duration kLookAgainAfter = absl::Milliseconds(500);
 
 absl::Status Write(const std::string& path, const std::vector<ApiKey>& keys) {
@@ -80,14 +79,8 @@ absl::StatusOr<std::string> AddApiKey(const std::string& path, const std::string
     return absl::AlreadyExistsError(absl::StrCat(
         path, " has a key named ", name, "; choose another name, or `shoal keys revoke` it first"));
   }
-  std::array<unsigned char, 32> bits{};
-  if (RAND_bytes(bits.data(), static_cast<int>(bits.size())) != 1) {
-    return OpensslError("make a key");
-  }
-  std::string text;
-  absl::WebSafeBase64Escape(
-      absl::string_view(reinterpret_cast<const char*>(bits.data()), bits.size()), &text);
-  text = absl::StrCat(kPrefix, text);
+  SHOAL_ASSIGN_OR_RETURN(const std::string secret, RandomBytes(kSecretBytes));
+  const std::string text = absl::StrCat(kPrefix, absl::WebSafeBase64Escape(secret));
   keys.push_back({name, Sha256::Of(absl::string_view(text)), now});
   SHOAL_RETURN_IF_ERROR(Write(path, keys));
   return text;

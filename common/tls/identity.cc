@@ -116,15 +116,21 @@ absl::Status CheckIdentityPlace(const std::string& directory) {
 absl::Status StoreIdentity(const std::string& directory, const Identity& identity) {
   const std::string target = WithoutTrailingSlashes(directory);
   SHOAL_RETURN_IF_ERROR(CheckIdentityPlace(target));
+  return StoreSecretDirectory(target, [&identity](const std::string& staging) {
+    SHOAL_RETURN_IF_ERROR(WriteOwnersFile(absl::StrCat(staging, "/", kKeyFile), identity.key_pem));
+    SHOAL_RETURN_IF_ERROR(
+        WriteOwnersFile(absl::StrCat(staging, "/", kCertificateFile), identity.certificate_pem));
+    return WriteOwnersFile(absl::StrCat(staging, "/", kAuthorityFile), identity.authority_pem);
+  });
+}
+
+absl::Status StoreSecretDirectory(
+    const std::string& target, absl::FunctionRef<absl::Status(const std::string& staging)> fill) {
   std::string staging = absl::StrCat(target, ".XXXXXX");
   if (::mkdtemp(staging.data()) == nullptr) {  // 0700
     return ErrnoToStatus(errno, absl::StrCat("create a directory beside ", target));
   }
-  absl::Status status = WriteOwnersFile(absl::StrCat(staging, "/", kKeyFile), identity.key_pem);
-  status.Update(
-      WriteOwnersFile(absl::StrCat(staging, "/", kCertificateFile), identity.certificate_pem));
-  status.Update(
-      WriteOwnersFile(absl::StrCat(staging, "/", kAuthorityFile), identity.authority_pem));
+  absl::Status status = fill(staging);
   status.Update(status.ok() ? SyncDirectory(staging) : status);
   status.Update(status.ok() ? RenameDurably(staging, target) : status);
   if (!status.ok()) {

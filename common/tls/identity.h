@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -50,7 +51,12 @@ absl::Status CheckIdentityPlace(const std::string& directory);
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 // Replaces such a file, or makes it (0600), atomically.
 absl::Status WriteSecretFile(const std::string& path, absl::string_view content);
-// Makes a directory for secrets (0700), durably. ALREADY_EXISTS where it is there and not empty.
+// Makes a directory for secrets (0700), whole or not at all: `fill` puts its files into a place beside
+// it, which then takes the name, or is removed where something failed. `target` has no slash at its
+// end, and is not there or empty.
+absl::Status StoreSecretDirectory(const std::string& target,
+                                  absl::FunctionRef<absl::Status(const std::string& staging)> fill);
+// Makes an empty directory for secrets (0700), durably. ALREADY_EXISTS where it is there and not empty.
 absl::Status MakeSecretDirectory(const std::string& path);
 
 }  // namespace shoal

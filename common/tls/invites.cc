@@ -1,10 +1,8 @@
 #include "common/tls/invites.h"
 
 #include <openssl/crypto.h>
-#include <openssl/rand.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "absl/strings/escaping.h"
@@ -87,11 +85,7 @@ absl::Status Invites::Write() const {
 }
 
 absl::StatusOr<std::string> Invites::Add(const std::string& name, absl::Time expires) {
-  std::array<unsigned char, kInviteSecretBytes> bits{};
-  if (RAND_bytes(bits.data(), static_cast<int>(bits.size())) != 1) {
-    return OpensslError("make a secret");
-  }
-  std::string secret(reinterpret_cast<const char*>(bits.data()), bits.size());
+  SHOAL_ASSIGN_OR_RETURN(std::string secret, RandomBytes(kInviteSecretBytes));
   invites_.push_back({name, Sha256::Of(absl::string_view(secret)), expires, /*used=*/false});
   if (absl::Status written = Write(); !written.ok()) {
     invites_.pop_back();

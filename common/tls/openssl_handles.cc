@@ -6,6 +6,7 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/rand.h>
 #include <openssl/x509.h>
 
 #include <ctime>
@@ -98,6 +99,14 @@ absl::StatusOr<KeyHandle> MakeKey() {
   KeyHandle key(EVP_EC_gen("P-256"));
   return key != nullptr ? absl::StatusOr<KeyHandle>(std::move(key))
                         : OpensslError("make a private key");
+}
+
+absl::StatusOr<std::string> RandomBytes(size_t size) {
+  std::string bytes(size, '\0');
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(size)) != 1) {
+    return OpensslError("make a secret");
+  }
+  return bytes;
 }
 
 absl::Time TimeOf(const ASN1_TIME* time) {

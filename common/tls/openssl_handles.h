@@ -3,6 +3,7 @@
 #ifndef SHOAL_COMMON_TLS_OPENSSL_HANDLES_H_
 #define SHOAL_COMMON_TLS_OPENSSL_HANDLES_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -47,6 +48,9 @@ absl::StatusOr<std::string> ToPem(X509_crl_st& list);
 
 // A new private key, ECDSA on P-256.
 absl::StatusOr<KeyHandle> MakeKey();
+
+// Bytes for a secret that nobody can guess.
+absl::StatusOr<std::string> RandomBytes(size_t size);
 
 // An ASN.1 time, or the infinite past where it cannot be read: then nothing is valid yet, or still.
 absl::Time TimeOf(const asn1_string_st* time);

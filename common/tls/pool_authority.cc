@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <system_error>
@@ -90,17 +89,9 @@ absl::Status InitPool(const std::string& directory, const std::string& pool,
   const std::string target = WithoutTrailingSlashes(directory);
   // Also says so where the directory is in use.
   SHOAL_RETURN_IF_ERROR(MakeSecretDirectory(target));
-  std::string staging = absl::StrCat(target, ".XXXXXX");
-  if (::mkdtemp(staging.data()) == nullptr) {
-    return ErrnoToStatus(errno, absl::StrCat("create a directory beside ", target));
-  }
-  absl::Status status = FillDirectory(staging, pool, coordinator, now);
-  status.Update(status.ok() ? RenameDurably(staging, target) : status);
-  if (!status.ok()) {
-    std::error_code error;
-    fs::remove_all(staging, error);
-  }
-  return status;
+  return StoreSecretDirectory(target, [&](const std::string& staging) {
+    return FillDirectory(staging, pool, coordinator, now);
+  });
 }
 
 PoolAuthority::PoolAuthority(std::string directory, UniqueFd lock, Authority authority)

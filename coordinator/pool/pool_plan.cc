@@ -96,6 +96,7 @@ absl::Status CheckCover(const PoolPlan& plan, const ExpertSlice& whole) {
 
 PoolNode ReadNode(const Json& json, JsonFields& fields) {
   JsonFields node(json, absl::StrCat(fields.source(), ": nodes"));
+  node.AllowOnly({"name", "address", "slices", "copies"});
   PoolNode result;
   result.name = node.String("name");
   result.address = node.String("address", "");
@@ -148,6 +149,7 @@ absl::StatusOr<PoolPlan> ParsePlan(absl::string_view text, absl::string_view nam
   SHOAL_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, name));
   JsonFields fields(json, std::string(name));
   fields.CheckFormat(kFormatName, kPoolPlanVersion);
+  fields.AllowOnly({"format", "version", "identity", "epoch", "nodes"});
   SHOAL_RETURN_IF_ERROR(fields.status());
   PoolPlan plan;
   plan.identity = fields.Digest("identity");

@@ -24,6 +24,8 @@ constexpr double kMaxRoundTripMs = 60'000;
 
 NodeRates ReadNode(const Json& json, JsonFields& fields) {
   JsonFields node(json, absl::StrCat(fields.source(), ": nodes"));
+  node.AllowOnly({"name", "address", "read_bytes_per_second", "compute_bytes_per_second",
+                  "link_bytes_per_second", "round_trip_ms", "free_disk_bytes", "cache_bytes"});
   NodeRates result;
   result.name = node.String("name");
   node.Take(CheckNodeName(result.name, absl::StrCat(node.source(), ": name")));
@@ -57,6 +59,7 @@ absl::StatusOr<std::vector<NodeRates>> ParsePoolSpec(absl::string_view text,
   SHOAL_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, name));
   JsonFields fields(json, std::string(name));
   fields.CheckFormat(kFormatName, kPoolSpecVersion);
+  fields.AllowOnly({"format", "version", "nodes"});
   SHOAL_RETURN_IF_ERROR(fields.status());
   std::vector<NodeRates> nodes;
   const Json& array = fields.Array("nodes");

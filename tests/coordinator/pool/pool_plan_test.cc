@@ -118,6 +118,9 @@ TEST(PoolPlanTest, NamesTheFieldThatIsMalformed) {
   };
   refuses([](Json& json) { json["format"] = "shoal-partition"; }, "format");
   refuses([](Json& json) { json["identity"] = "abc"; }, "identity");
+  refuses([](Json& json) { json["copys"] = 2; }, "\"copys\" is no field here");
+  refuses([](Json& json) { json["nodes"][0]["copys"] = Json::array(); },
+          "\"copys\" is no field here; those are name, address, slices, copies");
   refuses([](Json& json) { json["epoch"] = 0; }, "epoch");
   refuses([](Json& json) { json["epoch"] = -1; }, "epoch");
   refuses([](Json& json) { json.erase("nodes"); }, "nodes");

@@ -72,6 +72,9 @@ TEST(PoolSpecTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(Parse([](Json& json) { json["nodes"] = Json::array_t(65, json["nodes"][0]); }),
               invalid("65 entries"));
   EXPECT_THAT(Parse([](Json& json) { json["nodes"][0] = 5; }), invalid("nodes"));
+  EXPECT_THAT(Parse([](Json& json) { json["nodes"][0]["cache_byte"] = 5; }),
+              invalid("\"cache_byte\" is no field here"));
+  EXPECT_THAT(Parse([](Json& json) { json["node"] = 5; }), invalid("\"node\" is no field here"));
   EXPECT_THAT(Parse([](Json& json) { json["nodes"][0]["name"] = "../x"; }), invalid("name"));
   EXPECT_THAT(Parse([](Json& json) { json["nodes"][0]["address"] = "attic"; }), invalid("address"));
   EXPECT_THAT(Parse([](Json& json) { json["nodes"][0]["read_bytes_per_second"] = 0; }),
