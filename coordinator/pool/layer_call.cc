@@ -364,12 +364,16 @@ absl::Status LayerCall::Hedge(Part& part, absl::Time now) {
     return Distribute(part.cells, part);
   }
   SHOAL_RETURN_IF_ERROR(CheckPlanInForce());
-  const absl::Time last = LastTime(part);
-  if (now >= last) {
+  if (IsStuck(part)) {
     return NoAnswer(part, now);
   }
-  part.deadline = std::min(now + node.DeadlineFor(batch_.num_rows), last);
+  part.deadline =
+      std::min(now + node.DeadlineFor(batch_.num_rows), std::max(LastTime(part), now + kLookAgain));
   return absl::OkStatus();
+}
+
+bool LayerCall::IsStuck(const Part& part) const {
+  return pool_.nodes[part.holder]->link().view().last_heard >= LastTime(part);
 }
 
 absl::Time LayerCall::LastTime(const Part& part) const {
@@ -417,8 +421,8 @@ absl::Status LayerCall::LookForHolder(Part& part, absl::Time now) {
   for (const Part* above = part.above; above != nullptr; above = above->above) {
     if (above->outstanding) {
       // Late, and its stand-in failed; but it may answer yet, or the stand-in come back.
-      return now >= LastTime(*above) && now - part.since >= pool_.node_wait ? NoAnswer(*above, now)
-                                                                            : absl::OkStatus();
+      return IsStuck(*above) && now - part.since >= pool_.node_wait ? NoAnswer(*above, now)
+                                                                    : absl::OkStatus();
     }
   }
   for (const Part* above = part.above; above != nullptr; above = above->above) {

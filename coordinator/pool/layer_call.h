@@ -83,9 +83,12 @@ class LayerCall {
   absl::Status CheckTimes();
   absl::Status Hedge(Part& part, absl::Time now);
   absl::Status LookForHolder(Part& part, absl::Time now);
-  // Until when an answer of the part's holder is waited for where nobody else can give it; and the
-  // error after that.
+  // Until when an answer of the part's holder is waited for where nobody else can give it.
   absl::Time LastTime(const Part& part) const;
+  // Whether the part's holder was alive after that time. One that fell silent is not stuck but lost,
+  // and its link will say so.
+  bool IsStuck(const Part& part) const;
+  // The error for a part whose holder is stuck.
   absl::Status NoAnswer(const Part& part, absl::Time now) const;
   // Whether somebody else can be asked for all of the part.
   bool IsReplaceable(const Part& part) const;

@@ -16,7 +16,7 @@
 namespace {
 
 constexpr int64_t kVocab = 4096;
-constexpr int64_t kContext = 64;
+constexpr int64_t kContext = 512;
 
 void Expect(bool condition) {
   if (!condition) {
