@@ -161,6 +161,67 @@ class Generation {
   size_t num_tokens_;
 };
 
+// Tells tokens of an answer that may be computed several times, each of them once.
+class TokenTeller {
+ public:
+  explicit TokenTeller(const std::function<bool(const TokenEvent&)>& on_token)
+      : on_token_(on_token) {}
+
+  // From now on what was told before is compared.
+  void BeginAgain() { next_ = 0; }
+
+  // False where the answer is to end: told so, or different from before.
+  bool Tell(const TokenEvent& event) {
+    const size_t index = next_++;
+    if (index == told_.size()) {
+      told_.push_back(event.id);
+      return !on_token_ || on_token_(event);
+    }
+    if (event.id != told_[index]) {
+      first_difference_ = index;
+    }
+    return !first_difference_;
+  }
+
+  std::optional<size_t> first_difference() const { return first_difference_; }
+
+ private:
+  const std::function<bool(const TokenEvent&)>& on_token_;
+  std::vector<int32_t> told_;
+  size_t next_ = 0;
+  std::optional<size_t> first_difference_;
+};
+
+// Prefill and decode; `on_token` of Generate is the teller's.
+absl::StatusOr<GenerateResult> Attempt(const Model& model, Session& session,
+                                       std::span<const int32_t> prompt,
+                                       const GenerateOptions& options, TokenTeller& teller,
+                                       const std::stop_token& stop,
+                                       const std::function<void(int64_t, int64_t)>& on_progress) {
+  const Clock& clock = Clock::Real();
+  const int64_t start_position = session.position();
+  Generation generation(model, session, options, stop);
+  GenerateResult& result = generation.result;
+
+  const absl::Time start = clock.Now();
+  bool prefilled = true;
+  if (!prompt.empty()) {
+    SHOAL_ASSIGN_OR_RETURN(prefilled, generation.Prefill(prompt, on_progress));
+  }
+  const absl::Time decode_start = clock.Now();
+  result.prompt_tokens = session.position() - start_position;
+  result.prefill_time = decode_start - start;
+  result.finish_reason = FinishReason::kCallerStopped;
+  if (prefilled) {
+    SHOAL_ASSIGN_OR_RETURN(
+        result.finish_reason,
+        generation.Decode([&teller](const TokenEvent& event) { return teller.Tell(event); }));
+    result.text += generation.FlushText();
+    result.decode_time = clock.Now() - decode_start;
+  }
+  return std::move(generation.result);
+}
+
 }  // namespace
 
 absl::string_view FinishReasonName(FinishReason reason) {
@@ -197,25 +258,27 @@ absl::StatusOr<GenerateResult> Generate(const Model& model, Session& session,
                      "prompt, at least one "
                      "token"));
   }
-  const Clock& clock = Clock::Real();
-  Generation generation(model, session, options, std::move(stop));
-  GenerateResult& result = generation.result;
-
-  const absl::Time start = clock.Now();
-  bool prefilled = true;
-  if (!prompt.empty()) {
-    SHOAL_ASSIGN_OR_RETURN(prefilled, generation.Prefill(prompt, on_progress));
+  // Kept for the case that all has to be computed again.
+  std::vector<int32_t> context(session.tokens());
+  context.insert(context.end(), prompt.begin(), prompt.end());
+  TokenTeller teller(on_token);
+  absl::StatusOr<GenerateResult> result =
+      Attempt(model, session, prompt, options, teller, stop, on_progress);
+  while (!result.ok() && session.IsRetracted()) {
+    session.Reset();
+    teller.BeginAgain();
+    result = Attempt(model, session, context, options, teller, stop, {});
+    if (const std::optional<size_t> wrong = teller.first_difference()) {
+      return absl::AbortedError(
+          absl::StrCat("token ", *wrong,
+                       " of the answer, which was given already, is wrong: a node "
+                       "of the pool computed wrong results and is in quarantine now. Ask again"));
+    }
+    if (result.ok()) {
+      result->prompt_tokens -= start_position;
+    }
   }
-  const absl::Time decode_start = clock.Now();
-  result.prompt_tokens = session.position() - start_position;
-  result.prefill_time = decode_start - start;
-  result.finish_reason = FinishReason::kCallerStopped;
-  if (prefilled) {
-    SHOAL_ASSIGN_OR_RETURN(result.finish_reason, generation.Decode(on_token));
-    result.text += generation.FlushText();
-    result.decode_time = clock.Now() - decode_start;
-  }
-  return std::move(generation.result);
+  return result;
 }
 
 }  // namespace shoal

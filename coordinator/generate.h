@@ -56,11 +56,16 @@ struct TokenEvent {
 // (Session::tokens tells). `on_progress` as in Session::ExtendOptions. Ids of a padded vocabulary
 // that stand for no token are never chosen.
 //
+// Where a node of the pool is found to compute wrong results (Session::IsRetracted), everything is
+// computed again from the session's first token. Tokens that on_token had stay as they are if they
+// come out the same, which is checked; times are of the last computation.
+//
 // An empty prompt goes on from the session's last token and needs its logits, which a session lacks
 // after a stop inside a prompt and after loading a file saved then.
 //   INVALID_ARGUMENT     bad options, or an empty prompt on an empty session
 //   FAILED_PRECONDITION  an empty prompt on a session without logits; give the rest of the prompt
 //   INTERNAL             a logit is not finite
+//   ABORTED              a token that on_token had before came out differently; names it
 //   and Session::Extend's errors
 absl::StatusOr<GenerateResult> Generate(
     const Model& model, Session& session, std::span<const int32_t> prompt,

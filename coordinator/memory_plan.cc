@@ -73,7 +73,9 @@ uint64_t PoolMessages(const Manifest& manifest, const PlanOptions& options, int6
       static_cast<uint64_t>(manifest.config.moe.num_experts_per_token) * 2 * sizeof(int64_t);
   const uint64_t messages = Times(Times(2 * row_bytes, static_cast<uint64_t>(rows)),
                                   static_cast<uint64_t>(options.num_nodes));
-  return Times(messages, static_cast<uint64_t>(options.num_sessions));
+  // An audit holds an answer beside its question to others and, where they differ, to the node again.
+  const uint64_t at_once = options.audits ? 3 : 1;
+  return Times(Times(messages, at_once), static_cast<uint64_t>(options.num_sessions));
 }
 
 // Everything that grows with the rows of a chunk.

@@ -72,6 +72,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
     plan_options.num_nodes =
         std::max(options.pool->max_nodes, static_cast<int>(options.pool->plan.nodes.size()));
   }
+  plan_options.audits = options.pool && options.pool->audit_share > 0;
   plan_options.num_copies = options.num_copies;
   plan_options.client_bytes = options.client_bytes;
   plan_options.budget_bytes = options.budget_bytes;

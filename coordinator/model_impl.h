@@ -3,6 +3,7 @@
 #define SHOAL_COORDINATOR_MODEL_IMPL_H_
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,9 @@ struct Model::Impl {
   EffectiveMode mode;  // without expert_io and nodes, which the backends know
   int max_sessions = 1;
   std::atomic<int> open_sessions{0};
+
+  // Of `experts`.
+  uint64_t Retractions() const { return experts == nullptr ? 0 : experts->Retractions(); }
 };
 
 // What a session remembers, with the identity of the container it belongs to.
@@ -47,13 +51,18 @@ struct SessionData {
 };
 
 struct Session::Impl : SessionData {
-  explicit Impl(Model::Impl& owner) : model(owner) {}
+  explicit Impl(Model::Impl& owner) : model(owner), retractions(owner.Retractions()) {}
   ~Impl() { model.open_sessions.fetch_sub(1); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  bool IsRetracted() const { return retractions != model.Retractions(); }
+  // ABORTED where it is.
+  absl::Status CheckTrust() const;
+
   Model::Impl& model;
   Workspace workspace;
+  uint64_t retractions;  // of the model, when this session was empty
 };
 
 }  // namespace shoal

@@ -33,6 +33,13 @@ absl::Status ReportLogits(
 
 }  // namespace
 
+absl::Status Session::Impl::CheckTrust() const {
+  return IsRetracted() ? absl::AbortedError(
+                             "a node of the pool was found to compute wrong results, and what "
+                             "this conversation holds may come from it: begin it anew")
+                       : absl::OkStatus();
+}
+
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
 
@@ -40,7 +47,10 @@ std::span<const float> Session::logits() const { return impl_->logits; }
 const std::vector<int32_t>& Session::tokens() const { return impl_->tokens; }
 int64_t Session::context_tokens() const { return impl_->context_tokens; }
 
+bool Session::IsRetracted() const { return impl_->IsRetracted(); }
+
 void Session::Reset() {
+  impl_->retractions = impl_->model.Retractions();
   impl_->tokens.clear();
   impl_->logits.clear();
   impl_->state.Clear();
@@ -50,6 +60,10 @@ absl::Status Session::Extend(std::span<const int32_t> ids, const ExtendOptions& 
   const ModelConfig& config = *impl_->config;
   Model::Impl& model = impl_->model;
   SHOAL_RETURN_IF_ERROR(CheckIds(ids, config.vocab_size));
+  if (impl_->tokens.empty()) {
+    impl_->retractions = model.Retractions();
+  }
+  SHOAL_RETURN_IF_ERROR(impl_->CheckTrust());
   const int64_t room = context_tokens() - position();
   if (static_cast<int64_t>(ids.size()) > room) {
     return absl::ResourceExhaustedError(
@@ -77,6 +91,7 @@ absl::Status Session::Extend(std::span<const int32_t> ids, const ExtendOptions& 
     const int64_t first_position = position();
     const auto chunk = ids.subspan(static_cast<size_t>(done), static_cast<size_t>(count));
     SHOAL_RETURN_IF_ERROR(RunLayers(context, chunk, first_position));
+    SHOAL_RETURN_IF_ERROR(impl_->CheckTrust());
     impl_->state.Commit();
     impl_->tokens.insert(impl_->tokens.end(), chunk.begin(), chunk.end());
     // Logits that belong to an earlier token must not survive a chunk whose own were not asked for.

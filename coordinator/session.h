@@ -57,6 +57,7 @@ class Session {
   // tokens() tells which.
   //   OUT_OF_RANGE        an id outside the vocabulary (with the range); nothing was run
   //   RESOURCE_EXHAUSTED  more tokens than the context holds; nothing was run
+  //   ABORTED             IsRetracted
   //   and ExpertBackend::Execute's errors
   absl::Status Extend(std::span<const int32_t> ids, const ExtendOptions& options);
   absl::Status Extend(std::span<const int32_t> ids) { return Extend(ids, ExtendOptions()); }
@@ -66,6 +67,10 @@ class Session {
   const std::vector<int32_t>& tokens() const;
   int64_t position() const { return static_cast<int64_t>(tokens().size()); }
   int64_t context_tokens() const;
+
+  // Whether what the session holds may come from a node that was found wrong since (PoolBackend's
+  // audit). It is of no use then but for its tokens: Reset, and run them again.
+  bool IsRetracted() const;
 
   // Forgets everything.
   void Reset();
@@ -77,6 +82,7 @@ class Session {
   //   FAILED_PRECONDITION  the file is of another container (both identities are named)
   //   RESOURCE_EXHAUSTED   it holds more tokens than this session's context
   //   DATA_LOSS            digest, size or a field is damaged;  UNIMPLEMENTED  another version
+  //   ABORTED              Save: IsRetracted
   absl::Status Save(const std::string& path) const;
   absl::Status Load(const std::string& path);
 

@@ -239,6 +239,7 @@ absl::Status ReadState(const UniqueFd& fd, const std::string& path, const Sessio
 }  // namespace
 
 absl::Status Session::Save(const std::string& path) const {
+  SHOAL_RETURN_IF_ERROR(impl_->CheckTrust());
   const std::string temporary = absl::StrCat(path, ".tmp");
   SHOAL_ASSIGN_OR_RETURN(UniqueFd fd, CreateForWrite(temporary));
   absl::Status status = WriteContent(*impl_, fd, temporary);
@@ -263,6 +264,7 @@ absl::Status Session::Load(const std::string& path) {
   SHOAL_RETURN_IF_ERROR(Annotate(header.status(), what));
   const auto tokens = ReadTokens(*fd, path, *header, impl_->config->vocab_size);
   SHOAL_RETURN_IF_ERROR(Annotate(tokens.status(), what));
+  impl_->retractions = impl_->model.Retractions();
   impl_->tokens.assign(tokens->begin(), tokens->end());  // keeps the capacity of NewSession
   const absl::Status status = ReadState(*fd, path, *header, *impl_);
   if (!status.ok()) {

@@ -84,6 +84,10 @@ class ExpertBackend {
   virtual absl::Status Execute(const Batch& batch, std::span<const ExpertSlice> slices,
                                std::stop_token stop, std::span<int64_t> out) = 0;
 
+  // How often sums that were given before turned out not to be trusted: who holds anything computed
+  // from them should compute it again. Only grows; stays 0 where nobody else is trusted.
+  virtual uint64_t Retractions() const { return 0; }
+
   // Counters since the backend was made, one entry a MoE layer in order.
   virtual std::vector<ExpertLayerStats> Stats() const = 0;
 };

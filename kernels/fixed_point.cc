@@ -17,7 +17,8 @@ bool AddFixedPoint(std::span<const double> terms, std::span<int64_t> out) {
 
 void AddSums(std::span<const int64_t> sums, std::span<int64_t> out) {
   for (size_t i = 0; i < sums.size(); ++i) {
-    out[i] += sums[i];
+    // Unsigned, because sums may be those of a stranger's node.
+    out[i] = static_cast<int64_t>(static_cast<uint64_t>(out[i]) + static_cast<uint64_t>(sums[i]));
   }
 }
 

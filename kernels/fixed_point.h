@@ -17,7 +17,7 @@ inline constexpr double kFixedPointTermLimit = 131072.0;
 // term is NaN or its magnitude exceeds 2^17.
 bool AddFixedPoint(std::span<const double> terms, std::span<int64_t> out);
 
-// out[i] += sums[i], of the same length.
+// out[i] += sums[i], of the same length. Sums that a sound backend never gives wrap round.
 void AddSums(std::span<const int64_t> sums, std::span<int64_t> out);
 
 // The float nearest to sum * 2^-36.

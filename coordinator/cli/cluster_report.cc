@@ -135,7 +135,7 @@ std::string FormatCluster(const ClusterLook& look) {
     width = std::max(width, node.name.size());
   }
   constexpr char kRow[] =
-      "%-*s  %-8s %-9s %12s %12s %6s %7s %6s %6s %8s %10s %10s %9s %7s %9s %7s\n";
+      "%-*s  %-11s %-9s %12s %12s %6s %7s %6s %6s %8s %10s %10s %9s %7s %9s %7s\n";
   absl::StrAppendFormat(&text, kRow, width, "node", "state", "units", "disk", "reading", "hits",
                         "kernel", "disk", "queue", "network", "p50", "p95", "requests", "hedges",
                         "failures", "losses");
@@ -149,6 +149,9 @@ std::string FormatCluster(const ClusterLook& look) {
         Percent(delta.QueueShare()), Percent(delta.NetworkShare()), Latency(node.layer_p50),
         Latency(node.layer_p95), absl::StrCat(node.requests), absl::StrCat(node.hedges),
         absl::StrCat(node.failures), absl::StrCat(node.losses));
+    if (!node.evidence.empty()) {
+      absl::StrAppend(&text, "  ", absl::Utf8SafeCHexEscape(node.evidence), "\n");
+    }
     if (node.state == NodeState::kLost && !node.last_error.empty()) {
       // The node's own words.
       absl::StrAppend(&text, "  ", absl::Utf8SafeCHexEscape(node.last_error), "\n");
@@ -188,6 +191,8 @@ Json ClusterJson(const ClusterLook& look) {
                              {"hedges", node.hedges},
                              {"failures", node.failures},
                              {"losses", node.losses},
+                             {"audits", node.audits},
+                             {"evidence", node.evidence},
                              {"expert_bytes", node.work.expert_bytes}});
   }
   return json;

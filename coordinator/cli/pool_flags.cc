@@ -1,10 +1,13 @@
 #include "coordinator/cli/pool_flags.h"
 
+#include <cstdio>
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/net/address.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
@@ -34,6 +37,21 @@ absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::strin
     console.Note("shoal: connections to the nodes are neither encrypted nor authenticated");
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<double> AuditShare(const std::optional<std::string>& percent) {
+  if (!percent) {
+    return 0.0;
+  }
+  constexpr double kLeast = 0.1;
+  constexpr double kMost = 100;
+  absl::string_view number = *percent;
+  double value = 0;
+  if (!absl::ConsumeSuffix(&number, "%") || !absl::SimpleAtod(number, &value) ||
+      !(value >= kLeast && value <= kMost)) {
+    return UsageError(absl::StrCat("--audit ", *percent, ": 0.1% to 100% are accepted, like 5%"));
+  }
+  return value / kMost;
 }
 
 absl::StatusOr<PoolPlan> ReadPlanOf(absl::string_view flag, const std::string& path) {
@@ -85,6 +103,9 @@ void PoolFlags::Add(FlagSet& flags) {
                              node_wait_seconds, ")"));
   flags.Switch("--pool-alone", &alone,
                "Never read experts from DIR: without it DIR stands in for nodes\nthat are lost");
+  flags.Text("--audit", "N%", &audit,
+             "Compute N % of the nodes' answers a second time, from DIR or on other\nnodes, and "
+             "never again ask a node that was wrong (0.1% to 100%)");
 }
 
 void PoolFlags::AddNodes(FlagSet& flags, const std::string& help) {
@@ -94,13 +115,18 @@ void PoolFlags::AddNodes(FlagSet& flags, const std::string& help) {
 
 absl::StatusOr<std::optional<PoolOptions>> PoolFlags::Options(Console& console) const {
   if (!nodes) {
-    if (alone || (protection.any() && !listens)) {
+    if (alone || audit || (protection.any() && !listens)) {
       return UsageError(
-          "--pool-alone, --tls and --insecure are about the nodes that --nodes names");
+          "--pool-alone, --audit, --tls and --insecure are about the nodes that --nodes names");
     }
     return std::nullopt;
   }
   PoolOptions options;
+  SHOAL_ASSIGN_OR_RETURN(options.audit_share, AuditShare(audit));
+  options.log = [](absl::string_view line) {
+    // In one piece: threads that compute call it too.
+    std::fputs(absl::StrCat("shoal: ", line, "\n").c_str(), stderr);
+  };
   options.node_wait = absl::Seconds(node_wait_seconds);
   SHOAL_ASSIGN_OR_RETURN(const bool is_file, NodesAreFile(*nodes));
   if (is_file) {

@@ -24,6 +24,9 @@ enum class Protection { kNone, kTls, kInsecure };  // kInsecure: none, on purpos
 absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::string_view what,
                                 Protection protection, Console& console);
 
+// The share, 0 to 1, that an --audit of "5%" means; 0 without it. A usage error where it is none.
+absl::StatusOr<double> AuditShare(const std::optional<std::string>& percent);
+
 // The plan in the file that `flag` names; ReadPlan's errors, after the flag.
 absl::StatusOr<PoolPlan> ReadPlanOf(absl::string_view flag, const std::string& path);
 
@@ -50,6 +53,7 @@ struct PoolFlags {
   std::optional<std::string> nodes;
   int64_t node_wait_seconds = 60;
   bool alone = false;  // without the container's own banks
+  std::optional<std::string> audit;
   ProtectionFlags protection;
   bool listens =
       false;  // the command listens too, so that --tls and --insecure are also about that

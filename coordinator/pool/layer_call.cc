@@ -69,11 +69,14 @@ struct LayerCall::Part {
     return HasSums() || (!below.empty() && std::all_of(below.begin(), below.end(),
                                                        [](const auto& p) { return p->Done(); }));
   }
+  std::span<const int64_t> Sums() const {
+    return reply == nullptr ? std::span<const int64_t>(sums)
+                            : std::span<const int64_t>(reply->sums().data(),
+                                                       static_cast<size_t>(reply->sums_size()));
+  }
   void Collect(std::span<int64_t> out) const {
-    if (reply != nullptr) {
-      AddSums({reply->sums().data(), static_cast<size_t>(reply->sums_size())}, out);
-    } else if (!sums.empty()) {
-      AddSums(sums, out);
+    if (HasSums()) {
+      AddSums(Sums(), out);
     } else {
       for (const auto& part : below) {
         part->Collect(out);
@@ -102,7 +105,7 @@ LayerCall::~LayerCall() {
   }
 }
 
-absl::Status LayerCall::Run(std::span<int64_t> out) {
+absl::Status LayerCall::Run() {
   const std::stop_callback wake(stop_, [mailbox = mailbox_] {
     MutexLock lock(&mailbox->mutex);
     mailbox->changed.NotifyAll();
@@ -119,8 +122,25 @@ absl::Status LayerCall::Run(std::span<int64_t> out) {
     SHOAL_RETURN_IF_ERROR(WaitForMail());
     SHOAL_RETURN_IF_ERROR(CheckTimes());
   }
-  root_->Collect(out);
   return absl::OkStatus();
+}
+
+void LayerCall::Collect(std::span<int64_t> out) const { root_->Collect(out); }
+
+std::vector<NodeAnswer> LayerCall::Answers() const {
+  std::vector<NodeAnswer> answers;
+  AppendAnswers(*root_, answers);
+  return answers;
+}
+
+void LayerCall::AppendAnswers(const Part& part, std::vector<NodeAnswer>& answers) const {
+  if (part.reply != nullptr) {
+    answers.push_back({part.holder, SlicesOf(part), part.Sums()});
+  } else if (part.sums.empty()) {
+    for (const auto& below : part.below) {
+      AppendAnswers(*below, answers);
+    }
+  }
 }
 
 // Those with something that is wanted, and an expert that a row chose.
@@ -179,6 +199,7 @@ int LayerCall::RankOf(size_t holder, const Cell& cell) const {
       return 2;
     case NodeState::kDrained:
       return 3;
+    case NodeState::kQuarantined:
     case NodeState::kLost:
       return kCannot;
   }
@@ -399,7 +420,11 @@ bool LayerCall::IsReplaceable(const Part& part) const {
 // Whether a holder is back that takes fewer rows than there are.
 bool LayerCall::TooManyRows(const Part& part) const {
   const auto takes_fewer = [this](size_t holder) {
-    return holder < pool_.nodes.size() && pool_.nodes[holder]->state() != NodeState::kLost &&
+    if (holder == pool_.nodes.size()) {
+      return false;
+    }
+    const NodeState state = pool_.nodes[holder]->state();
+    return state != NodeState::kLost && state != NodeState::kQuarantined &&
            pool_.nodes[holder]->max_rows() < batch_.num_rows;
   };
   return std::any_of(part.cells.begin(), part.cells.end(), [&](size_t cell) {
@@ -418,6 +443,7 @@ absl::Status LayerCall::LookForHolder(Part& part, absl::Time now) {
   if (TooManyRows(part)) {
     return absl::AbortedError("a node came back that takes fewer rows");
   }
+  SHOAL_RETURN_IF_ERROR(CheckQuarantine(part));
   for (const Part* above = part.above; above != nullptr; above = above->above) {
     if (above->outstanding) {
       // Late, and its stand-in failed; but it may answer yet, or the stand-in come back.
@@ -436,6 +462,24 @@ absl::Status LayerCall::LookForHolder(Part& part, absl::Time now) {
         absl::StrCat("nobody has computed ", FormatSlice(SlicesOf(part).front()), " for ",
                      absl::FormatDuration(pool_.node_wait), "; held by ", Holders(part),
                      ". Start the node again and go on, or raise --node-wait"));
+  }
+  return absl::OkStatus();
+}
+
+// Such a node does not come back by itself, so that there is nothing to wait for.
+absl::Status LayerCall::CheckQuarantine(const Part& part) const {
+  const auto in_quarantine = [this](size_t holder) {
+    return holder < pool_.nodes.size() && pool_.nodes[holder]->state() == NodeState::kQuarantined;
+  };
+  for (const size_t cell : part.cells) {
+    const std::vector<size_t>& holders = pool_.cells[cell].holders;
+    if (std::all_of(holders.begin(), holders.end(), in_quarantine)) {
+      return absl::UnavailableError(
+          absl::StrCat(FormatSlice(pool_.cells[cell].slice), " are held only by ", Holders(part),
+                       ", in quarantine because of wrong results. See `shoal cluster status`; have "
+                       "another node hold them, or take the node back once it is mended "
+                       "(`shoal cluster drain NODE --undo`)"));
+    }
   }
   return absl::OkStatus();
 }

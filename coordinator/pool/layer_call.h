@@ -38,6 +38,13 @@ struct LayerCallPool {
   const std::atomic<bool>& superseded;
 };
 
+// What one node gave to the sums of a layer.
+struct NodeAnswer {
+  size_t node = 0;  // index in LayerCallPool::nodes
+  std::vector<ExpertSlice> slices;
+  std::span<const int64_t> sums;  // [num_rows, hidden_size]; the call's
+};
+
 // Used by one thread, once.
 //
 // The work is a tree. Its root stands for all that is wanted; the parts below a part do together
@@ -53,10 +60,15 @@ class LayerCall {
   LayerCall(const LayerCall&) = delete;
   LayerCall& operator=(const LayerCall&) = delete;
 
-  // Adds the sums to `out`. PoolBackend::Execute's errors; and ABORTED where nobody of this plan
-  // can go on at once and another plan is in force, or who could takes fewer rows by now: `out` is as
-  // it was, and `meanwhile` was done.
-  absl::Status Run(std::span<int64_t> out);
+  // Has everything computed, and does `meanwhile`. PoolBackend::Execute's errors; and ABORTED where
+  // nobody of this plan can go on at once and another plan is in force, or who could takes fewer rows
+  // by now.
+  absl::Status Run();
+
+  // After Run returned OK: adds the sums to `out`, [num_rows, hidden_size].
+  void Collect(std::span<int64_t> out) const;
+  // After Run returned OK: what Collect adds, without what `local` computed.
+  std::vector<NodeAnswer> Answers() const;
 
   // What the nodes said it cost them, and the time spent waiting for them; what `local` did counts
   // there.
@@ -68,6 +80,7 @@ class LayerCall {
   struct Part;
   using Reply = absl::StatusOr<std::unique_ptr<v1::LayerReply>>;
 
+  void AppendAnswers(const Part& part, std::vector<NodeAnswer>& answers) const;
   std::vector<size_t> WantedCells() const;
   std::optional<size_t> ChooseHolder(size_t cell, const Part& above) const;
   int RankOf(size_t holder, const Cell& cell) const;
@@ -95,6 +108,7 @@ class LayerCall {
   bool TooManyRows(const Part& part) const;
   absl::Time NextLook() const;
   absl::Status CheckPlanInForce() const;
+  absl::Status CheckQuarantine(const Part& part) const;
 
   std::vector<ExpertSlice> SlicesOf(const Part& part) const;
   std::string Holders(const Part& part) const;

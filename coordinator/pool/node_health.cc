@@ -23,6 +23,8 @@ absl::string_view NodeStateName(NodeState state) {
       return "suspect";
     case NodeState::kDrained:
       return "drained";
+    case NodeState::kQuarantined:
+      return "quarantined";
     case NodeState::kLost:
       return "lost";
   }

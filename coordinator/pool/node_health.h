@@ -12,9 +12,14 @@ namespace shoal {
 
 // kLive: asked first. kSuspect: answers, but missed a deadline or was gone a moment ago; asked only
 // for what nobody else has. kDrained: well, but its operator wants it left alone; asked last of all.
-// kLost: no stream.
-enum class NodeState { kLive, kSuspect, kDrained, kLost };
-absl::string_view NodeStateName(NodeState state);  // "live", "suspect", "drained", "lost"
+// kQuarantined: it computed something wrong; never asked until its operator takes it back. kLost: no
+// stream.
+enum class NodeState { kLive, kSuspect, kDrained, kQuarantined, kLost };
+inline constexpr NodeState kNodeStates[] = {NodeState::kLive, NodeState::kSuspect,
+                                            NodeState::kDrained, NodeState::kQuarantined,
+                                            NodeState::kLost};
+// "live", "suspect", "drained", "quarantined", "lost"
+absl::string_view NodeStateName(NodeState state);
 
 // Not thread-safe. Times come from one Clock and do not go back.
 class NodeHealth {

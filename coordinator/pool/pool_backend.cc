@@ -12,6 +12,7 @@
 #include "common/status/status_macros.h"
 #include "common/sync/mutex.h"
 #include "common/sync/stop_wait.h"
+#include "coordinator/pool/audit.h"
 #include "coordinator/pool/layer_call.h"
 #include "coordinator/pool/pool_layout.h"
 #include "coordinator/pool/remote_node.h"
@@ -49,7 +50,9 @@ struct PoolBackend::Impl {
         own(options.own),
         max_nodes(std::max(static_cast<size_t>(options.max_nodes), the_layout->nodes().size())),
         clock(the_clock),
-        local(std::move(the_local)) {
+        local(std::move(the_local)),
+        audit(options.audit_share > 0 ? std::make_unique<Audit>(options.audit_share, options.log)
+                                      : nullptr) {
     MutexLock lock(&mutex);
     layout = std::move(the_layout);
     for (const int64_t layer : sizes.layers) {
@@ -91,6 +94,8 @@ struct PoolBackend::Impl {
   const size_t max_nodes;
   const Clock& clock;
   const std::unique_ptr<ExpertBackend> local;
+  const std::unique_ptr<Audit> audit;  // null: there is none
+  std::atomic<uint64_t> retractions{0};
   std::atomic<uint64_t> next_id{1};
   mutable Mutex mutex;
   CondVar changed;  // `stopping`
@@ -143,10 +148,21 @@ absl::Status PoolBackend::Impl::Call(const PoolLayout& of, const Batch& batch,
   const std::shared_ptr<const std::vector<Cell>> cells = of.Cells();
   const LayerCallPool pool{of.nodes(), *cells,    of.plan().epoch, local.get(),
                            clock,      node_wait, next_id,         of.superseded()};
-  LayerCall call(pool, batch, slices, std::move(stop));
-  absl::Status status = call.Run(out);
+  LayerCall call(pool, batch, slices, stop);
+  const absl::Status status = call.Run();
   Add(call.cost());
-  return status;
+  SHOAL_RETURN_IF_ERROR(status);
+  if (audit != nullptr) {
+    SHOAL_ASSIGN_OR_RETURN(const bool wrong, audit->FindsWrong(pool, batch, call.Answers(), stop));
+    if (wrong) {
+      ++retractions;
+      Batch again = batch;
+      again.meanwhile = nullptr;
+      return Call(of, again, slices, std::move(stop), out);
+    }
+  }
+  call.Collect(out);
+  return absl::OkStatus();
 }
 
 PoolBackend::PoolBackend(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -161,6 +177,7 @@ absl::StatusOr<std::unique_ptr<PoolBackend>> PoolBackend::Open(const Manifest& m
   layout_options.grace_wait = options.grace_wait;
   layout_options.has_local = local != nullptr;
   layout_options.own = options.own;
+  layout_options.audits = options.audit_share > 0;
   SHOAL_ASSIGN_OR_RETURN(
       std::unique_ptr<PoolLayout> layout,
       PoolLayout::Connect(manifest, std::move(options.plan), layout_options, clock));
@@ -225,6 +242,7 @@ absl::Status PoolBackend::ChangePlan(PoolPlan plan, const std::stop_token& stop)
   options.has_local = impl_->local != nullptr;
   options.all_must_answer = true;
   options.own = impl_->own;
+  options.audits = impl_->audit != nullptr;
   options.stop = stop;
   absl::StatusOr<std::unique_ptr<PoolLayout>> next =
       PoolLayout::Connect(impl_->manifest, std::move(plan), options, impl_->clock);
@@ -235,7 +253,7 @@ absl::Status PoolBackend::ChangePlan(PoolPlan plan, const std::stop_token& stop)
   if (stop.stop_requested()) {
     return absl::CancelledError("cancelled; the plan in force stays");
   }
-  (*next)->KeepDrained(*impl_->layout);
+  (*next)->KeepVerdicts(*impl_->layout);
   last = std::exchange(impl_->layout, *std::move(next));
   last->Supersede();
   impl_->superseded.push_back(last);
@@ -291,6 +309,8 @@ absl::Status PoolBackend::DrainNode(const std::string& name, absl::Duration wait
 absl::Status PoolBackend::UndrainNode(const std::string& name) {
   return SetDrained(name, false).status();
 }
+
+uint64_t PoolBackend::Retractions() const { return impl_->retractions; }
 
 std::vector<ExpertLayerStats> PoolBackend::Stats() const {
   std::vector<ExpertLayerStats> stats =

@@ -5,6 +5,7 @@
 #define SHOAL_COORDINATOR_POOL_POOL_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stop_token>
@@ -13,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/container/expert_slice.h"
 #include "common/container/manifest.h"
@@ -39,6 +41,11 @@ struct PoolOptions {
   absl::Duration grace_wait = absl::Seconds(3);
   // How long a call waits for a cell that nobody can compute before it ends with UNAVAILABLE.
   absl::Duration node_wait = absl::Seconds(60);
+  // Share of the nodes' answers that are computed a second time by somebody else, 0 to 1. A node that
+  // is found wrong is not asked any more.
+  double audit_share = 0;
+  // Told what an audit finds, by any thread; may be empty.
+  std::function<void(absl::string_view line)> log = {};
   // As ChannelSecurity's. With it a node whose name the plan has must have it in its certificate.
   SecurityPtr own = {};
 };
@@ -70,6 +77,8 @@ struct PoolNodeStatus {
   int64_t hedges = 0;    // given to another holder because this one was late
   int64_t failures = 0;  // answered with an error, like that of a damaged record
   int64_t losses = 0;    // streams that ended
+  int64_t audits = 0;    // answers that somebody else computed too
+  std::string evidence;  // why it is in quarantine; empty where it is not
 };
 
 // Thread-safe. Results are bit-identical to a LocalExpertBackend's over the same container,
@@ -83,8 +92,9 @@ class PoolBackend final : public ExpertBackend {
   //   INVALID_ARGUMENT     an address is missing or given twice, two nodes have one name, or what
   //                        they hold crosses so that there are too many cells
   //   FAILED_PRECONDITION  a node has other terms (names the field and both values), is empty, or
-  //                        lacks what the plan says it holds; or the plan has the coordinator
-  //                        compute, and there is no `local`
+  //                        lacks what the plan says it holds; the plan has the coordinator
+  //                        compute, and there is no `local`; or there is to be an audit, and a
+  //                        node alone holds a slice (names both)
   //   UNAVAILABLE          nodes did not answer and units are left that nobody holds; names both
   //   and CheckPlan's errors
   static absl::StatusOr<std::unique_ptr<PoolBackend>> Open(const Manifest& manifest,
@@ -94,11 +104,15 @@ class PoolBackend final : public ExpertBackend {
   ~PoolBackend() override;
 
   // As ExpertBackend's; rows are sent to nodes in pieces that they take.
-  //   UNAVAILABLE  nobody could compute a cell for node_wait, or its only holder lives and did not in
-  //                that time and ten of its deadlines; names the holders and the slice
+  //   UNAVAILABLE  nobody could compute a cell for node_wait, its only holder lives and did not in
+  //                that time and ten of its deadlines, or all its holders are in quarantine; names
+  //                the holders and the slice
   //   DATA_LOSS    the record of a node is damaged and no other holder is left; names the node
   absl::Status Execute(const Batch& batch, std::span<const ExpertSlice> slices,
                        std::stop_token stop, std::span<int64_t> out) override;
+
+  // How many audits found somebody.
+  uint64_t Retractions() const override;
 
   // Of all nodes and `local` together. wait_time is the time that calls waited for replies,
   // compute_time that of `local`.

@@ -75,6 +75,9 @@ absl::StatusOr<std::unique_ptr<PoolLayout>> PoolLayout::Connect(const Manifest& 
     return absl::UnavailableError(absl::StrCat("without an answer: ", absl::StrJoin(silent, ", ")));
   }
   SHOAL_RETURN_IF_ERROR(layout->CutCells(options.has_local));
+  if (options.audits) {
+    SHOAL_RETURN_IF_ERROR(layout->CheckAuditable());
+  }
   return layout;
 }
 
@@ -208,6 +211,19 @@ absl::Status PoolLayout::CheckCoverage() const {
   return absl::OkStatus();
 }
 
+absl::Status PoolLayout::CheckAuditable() const {
+  for (const Cell& cell : cells_) {
+    if (cell.holders.size() == 1 && cell.holders.front() < nodes_.size()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "--audit: node ", nodes_[cell.holders.front()]->name(), " alone holds ",
+          FormatSlice(cell.slice),
+          ", so that nobody can check it: plan the pool with --copies 2, or let the coordinator "
+          "read experts itself (without --pool-alone)"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::shared_ptr<const std::vector<Cell>> PoolLayout::Cells() const {
   std::vector<bool> asked;
   for (const auto& node : nodes_) {
@@ -250,11 +266,15 @@ RemoteNode* PoolLayout::Find(absl::string_view name) const {
   return it == nodes_.end() ? nullptr : it->get();
 }
 
-void PoolLayout::KeepDrained(const PoolLayout& other) {
+void PoolLayout::KeepVerdicts(const PoolLayout& other) {
   for (const auto& node : nodes_) {
     const RemoteNode* before = other.Find(node->name());
     if (before != nullptr && before->drained()) {
       node->SetDrained(true);
+    }
+    if (const std::string evidence = before == nullptr ? "" : before->evidence();
+        !evidence.empty()) {
+      node->Quarantine(evidence);
     }
   }
 }

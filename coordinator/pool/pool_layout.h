@@ -36,6 +36,7 @@ class PoolLayout {
     // says that it computes it.
     bool has_local = false;
     bool all_must_answer = false;
+    bool audits = false;   // somebody else must be able to compute what a node does
     SecurityPtr own;       // as ChannelSecurity's
     std::stop_token stop;  // ends the wait
   };
@@ -60,8 +61,8 @@ class PoolLayout {
   const std::atomic<bool>& superseded() const { return superseded_; }
   // Null where no node has that name.
   RemoteNode* Find(absl::string_view name) const;
-  // Drains those whose names are drained in `other`.
-  void KeepDrained(const PoolLayout& other);
+  // Drains those whose names are drained in `other`, and puts those in quarantine that are there.
+  void KeepVerdicts(const PoolLayout& other);
   // That others can do all that this node does.
   //   FAILED_PRECONDITION  names a slice that nobody else holds who answers
   absl::Status CheckDispensable(const RemoteNode& node) const;
@@ -76,6 +77,7 @@ class PoolLayout {
   absl::Status CheckNames() const;
   absl::Status CutCells(bool has_local);
   absl::Status CheckCoverage() const;
+  absl::Status CheckAuditable() const;
   std::vector<std::string> Silent() const;
 
   const PoolPlan plan_;

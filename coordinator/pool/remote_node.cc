@@ -55,6 +55,9 @@ NodeState RemoteNode::state() const {
 }
 
 NodeState RemoteNode::StateWith(bool open) const {
+  if (!evidence_.empty()) {
+    return NodeState::kQuarantined;  // also while it is away: that is no way out
+  }
   if (!open || !refusal_.ok()) {
     return NodeState::kLost;
   }
@@ -106,6 +109,26 @@ void RemoteNode::OnReply(int64_t num_rows, absl::Duration latency, const v1::Lay
 void RemoteNode::SetDrained(bool drained) {
   MutexLock lock(&mutex_);
   drained_ = drained;
+  if (!drained) {
+    evidence_.clear();
+  }
+}
+
+void RemoteNode::OnAudit() {
+  MutexLock lock(&mutex_);
+  ++audits_;
+}
+
+void RemoteNode::Quarantine(const std::string& evidence) {
+  MutexLock lock(&mutex_);
+  if (evidence_.empty()) {
+    evidence_ = evidence;
+  }
+}
+
+std::string RemoteNode::evidence() const {
+  MutexLock lock(&mutex_);
+  return evidence_;
 }
 
 void RemoteNode::OnMissedDeadline() {
@@ -142,6 +165,8 @@ PoolNodeStatus RemoteNode::Status() const {
   status.hedges = hedges_;
   status.failures = failures_;
   status.losses = losses_;
+  status.audits = audits_;
+  status.evidence = evidence_;
   return status;
 }
 

@@ -52,9 +52,15 @@ class RemoteNode {
   // It answered with an error.
   void OnFailure();
   PoolNodeStatus Status() const;
-  // Whether its operator wants it left alone.
+  // Whether its operator wants it left alone. Taking it back ends a quarantine too.
   void SetDrained(bool drained);
   bool drained() const;
+  // One of its answers was computed by somebody else too.
+  void OnAudit();
+  // It computed something wrong. The first evidence is kept.
+  void Quarantine(const std::string& evidence);
+  // What Quarantine was told; empty where it was not called.
+  std::string evidence() const;
 
  private:
   void OnLinkChange();
@@ -75,11 +81,13 @@ class RemoteNode {
   LayerDeadline deadline_ ABSL_GUARDED_BY(mutex_);
   bool was_open_ ABSL_GUARDED_BY(mutex_) = false;
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string evidence_ ABSL_GUARDED_BY(mutex_);  // empty: not in quarantine
   int64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;
   NodeWork work_ ABSL_GUARDED_BY(mutex_);
   int64_t hedges_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t failures_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t losses_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t audits_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<NodeLink> link_;  // last: its callbacks use what is above
 };
 

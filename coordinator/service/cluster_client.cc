@@ -23,7 +23,7 @@ constexpr std::chrono::seconds kAnswerWithin(10);
 absl::Duration FromNs(uint64_t nanoseconds) { return absl::Nanoseconds(nanoseconds); }
 
 NodeState StateOf(const std::string& name) {
-  for (const NodeState state : {NodeState::kLive, NodeState::kSuspect, NodeState::kDrained}) {
+  for (const NodeState state : kNodeStates) {
     if (NodeStateName(state) == name) {
       return state;
     }
@@ -54,6 +54,8 @@ absl::StatusOr<PoolNodeStatus> FromMessage(const v1::NodeStatus& message) {
   node.hedges = static_cast<int64_t>(message.hedges());
   node.failures = static_cast<int64_t>(message.failures());
   node.losses = static_cast<int64_t>(message.losses());
+  node.audits = static_cast<int64_t>(message.audits());
+  node.evidence = message.evidence();
   node.work.round_trip = FromNs(message.round_trip_ns());
   node.work.execute = FromNs(message.execute_ns());
   node.work.disk_wait = FromNs(message.disk_wait_ns());

@@ -48,6 +48,8 @@ void ToMessage(const PoolNodeStatus& node, v1::NodeStatus* message) {
   message->set_hedges(static_cast<uint64_t>(node.hedges));
   message->set_failures(static_cast<uint64_t>(node.failures));
   message->set_losses(static_cast<uint64_t>(node.losses));
+  message->set_audits(static_cast<uint64_t>(node.audits));
+  message->set_evidence(node.evidence);
   message->set_round_trip_ns(Nanoseconds(node.work.round_trip));
   message->set_execute_ns(Nanoseconds(node.work.execute));
   message->set_disk_wait_ns(Nanoseconds(node.work.disk_wait));

@@ -83,6 +83,8 @@ absl::Status ForClient(const absl::Status& status, uint64_t call) {
   switch (status.code()) {
     case absl::StatusCode::kCancelled:
       return status;
+    case absl::StatusCode::kAborted:
+      return ClientError(status.code(), "ANSWER_RETRACTED", WithoutPaths(status.message()));
     case absl::StatusCode::kUnavailable:
       return ClientError(status.code(), "POOL_INCOMPLETE", WithoutPaths(status.message()));
     case absl::StatusCode::kDataLoss:

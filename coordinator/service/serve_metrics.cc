@@ -15,11 +15,9 @@ namespace {
 MetricLabels OfNode(const PoolNodeStatus& node) { return {{"node", node.name}}; }
 
 void AppendStates(std::span<const PoolNodeStatus> nodes, PrometheusText& text) {
-  constexpr NodeState kStates[] = {NodeState::kLive, NodeState::kSuspect, NodeState::kDrained,
-                                   NodeState::kLost};
   text.Gauge("shoal_pool_node_state", "1 for the state that the node is in, 0 for the others.");
   for (const PoolNodeStatus& node : nodes) {
-    for (const NodeState state : kStates) {
+    for (const NodeState state : kNodeStates) {
       MetricLabels labels = OfNode(node);
       labels.emplace_back("state", NodeStateName(state));
       text.Sample(labels, static_cast<uint64_t>(node.state == state ? 1 : 0));
@@ -43,6 +41,8 @@ void AppendCounters(std::span<const PoolNodeStatus> nodes, PrometheusText& text)
          [](Node node) { return node.failures; });
   family("shoal_pool_node_losses_total", "Streams to the node that ended.",
          [](Node node) { return node.losses; });
+  family("shoal_pool_node_audits_total", "Answers of the node that somebody else computed too.",
+         [](Node node) { return node.audits; });
   family("shoal_pool_node_expert_hits_total", "Experts that the node found in its memory.",
          [](Node node) { return node.work.expert_hits; });
   family("shoal_pool_node_expert_misses_total", "Experts that the node had to read.",

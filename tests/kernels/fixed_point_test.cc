@@ -90,6 +90,15 @@ TEST(FixedPointTest, SumsDoNotDependOnTheirOrder) {
               std::accumulate(terms.begin(), terms.end(), 0.0), 501 * kStep);
 }
 
+// Those of a stranger's node may be anything.
+TEST(FixedPointTest, SumsBeyondTheRangeWrapRound) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const std::vector<int64_t> sums = {kMost, -kMost, 5};
+  std::vector<int64_t> out = {1, -2, -7};
+  AddSums(sums, out);
+  EXPECT_EQ(out, (std::vector<int64_t>{std::numeric_limits<int64_t>::min(), kMost, -2}));
+}
+
 TEST(FixedPointTest, ComesBackAsTheNearestFloat) {
   EXPECT_EQ(FromFixedPoint(0), 0.0F);
   EXPECT_EQ(FromFixedPoint(1), 0x1p-36F);

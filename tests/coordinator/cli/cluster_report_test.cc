@@ -98,6 +98,20 @@ TEST(ClusterReportTest, TheTableHasUnitsAndTheReasonOfALoss) {
   EXPECT_THAT(table, HasSubstr("connection refused"));
 }
 
+TEST(ClusterReportTest, AQuarantineHasItsEvidence) {
+  PoolNodeStatus liar = Node(10);
+  liar.state = NodeState::kQuarantined;
+  liar.evidence = "layer 3: 1 of 192 sums differ";
+  liar.audits = 7;
+  const ClusterLook look = Look(Node(10), liar);
+  EXPECT_THAT(FormatCluster(look),
+              AllOf(HasSubstr("quarantined"), HasSubstr("\n  layer 3: 1 of 192 sums differ\n")));
+  const Json node = ClusterJson(look)["nodes"][0];
+  EXPECT_EQ(node["state"], "quarantined");
+  EXPECT_EQ(node["evidence"], liar.evidence);
+  EXPECT_EQ(node["audits"], 7);
+}
+
 TEST(ClusterReportTest, ExpertsAreNamedWhereANodeHasNotAll) {
   ClusterLook look;
   look.now.nodes.resize(2);

@@ -71,6 +71,12 @@ TEST(ErrorDetailsTest, MissingNodesAreNamedButNoPath) {
   EXPECT_EQ(InfoOf(status).reason, "POOL_INCOMPLETE");
 }
 
+TEST(ErrorDetailsTest, AnAnswerThatIsTakenBackSaysSo) {
+  const absl::Status status = ForClient(absl::AbortedError("token 3 is wrong"), 1);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, "token 3 is wrong"));
+  EXPECT_EQ(InfoOf(status).reason, "ANSWER_RETRACTED");
+}
+
 TEST(ErrorDetailsTest, WhatWasWrittenForClientsIsTold) {
   const absl::Status status = FieldError("text", "is a/b");
   EXPECT_EQ(ForClient(status, 1), status);
