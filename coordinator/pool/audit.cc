@@ -18,12 +18,19 @@ namespace {
 
 constexpr char kThisProcess[] = "the coordinator";
 
-// The same work for some of the holders, by their index.
+bool CanBeAsked(const RemoteNode& node) {
+  const NodeState state = node.state();
+  return state != NodeState::kLost && state != NodeState::kQuarantined;
+}
+
+// The same work for some of the holders, by their index, and of these for those that can be asked
+// now: an audit waits for nobody.
 std::vector<Cell> CellsOf(const LayerCallPool& pool, const std::function<bool(size_t)>& may) {
   std::vector<Cell> cells(pool.cells.begin(), pool.cells.end());
   for (Cell& cell : cells) {
-    std::erase_if(cell.holders,
-                  [&](size_t holder) { return holder == pool.nodes.size() || !may(holder); });
+    std::erase_if(cell.holders, [&](size_t holder) {
+      return holder == pool.nodes.size() || !may(holder) || !CanBeAsked(*pool.nodes[holder]);
+    });
   }
   return cells;
 }
@@ -35,7 +42,6 @@ class Inquiry {
           std::span<const ExpertSlice> slices, const std::function<bool(size_t)>& may,
           const std::stop_token& stop)
       : cells_(CellsOf(pool, may)),
-        // Nobody waits for a node that is lost: the audit is left out then.
         pool_{pool.nodes,           cells_,       pool.epoch,     nullptr, pool.clock,
               absl::ZeroDuration(), pool.next_id, pool.superseded},
         slices_(slices),
