@@ -23,6 +23,7 @@
 #include "coordinator/service/serve_metrics.h"
 #include "expert_node/service/grpc_server.h"
 #include "expert_node/service/listen_address.h"
+#include "expert_node/service/server_security.h"
 #include "expert_node/service/units_server.h"
 
 namespace shoal {
@@ -65,13 +66,16 @@ class ServeCommand final : public Command {
     EndSignals signals;
     std::optional<EndAtOnce> opening(signals);
     const ProtectionFlags& protection = model_flags_.pool.protection;
-    SHOAL_ASSIGN_OR_RETURN(const InferenceService::Options inference_options,
+    SHOAL_ASSIGN_OR_RETURN(InferenceService::Options inference_options,
                            inference_flags_.Options(model_flags_.directory));
     SHOAL_ASSIGN_OR_RETURN(const NetAddress address, ListenAddress());
     SHOAL_ASSIGN_OR_RETURN(
         const ServerSecurity security,
         server_flags_.Security(protection.tls, address, protection.insecure, console));
     SHOAL_RETURN_IF_ERROR(CheckCanListen(address));
+    inference_options.caller = [security, address](const grpc::ServerContextBase& call) {
+      return LimitNameOf(call, security, address);
+    };
     SHOAL_ASSIGN_OR_RETURN(const std::optional<NetAddress> metrics_address,
                            metrics_flags_.Address(protection.insecure));
     PlanMemoryOfServices(inference_options);
@@ -93,10 +97,14 @@ class ServeCommand final : public Command {
     SHOAL_ASSIGN_OR_RETURN(
         const std::unique_ptr<GrpcServer> server,
         GrpcServer::Start(
-            services, {.address = address,
-                       .max_request_bytes = std::max(kMaxPlanBytes, inference->MaxRequestBytes()),
-                       .health_names = names,
-                       .security = security}));
+            services,
+            {.address = address,
+             .max_request_bytes = std::max(kMaxPlanBytes, inference->MaxRequestBytes()),
+             .health_names = names,
+             .security = security,
+             .limits = {.calls = InferenceService::Limits(inference_options),
+                        .message_bytes = model_flags_.client_bytes +
+                                         (units == nullptr ? 0 : units->MessageBytes())}}));
     SHOAL_ASSIGN_OR_RETURN(
         const std::unique_ptr<MetricsServer> metrics,
         StartMetrics(

@@ -37,6 +37,9 @@ void InferenceFlags::Add(FlagSet& flags) {
                 "Answers that are computed at a time, in turn; each takes\nmemory (default 1)");
   flags.Integer("--queue", &max_waiting, {0, 10'000},
                 "Calls that wait behind them; one more is refused\n(default 16)");
+  flags.Integer("--client-calls", &client_calls, {1, 20'000},
+                "Of these, how many one certificate, key or address may have\n(default: half, "
+                "and no fewer than the sessions)");
   flags.Integer("--max-time", &max_time_s, {1, kMostSeconds},
                 "Seconds that a call may take, the wait included\n(default: as long as its client "
                 "wants)");
@@ -53,6 +56,7 @@ absl::StatusOr<InferenceService::Options> InferenceFlags::Options(
   }
   options.num_sessions = static_cast<int>(num_sessions);
   options.max_waiting = max_waiting;
+  options.max_of_caller = client_calls;
   if (max_time_s) {
     options.max_time = absl::Seconds(*max_time_s);
   }

@@ -16,6 +16,7 @@ struct InferenceFlags {
   std::optional<std::string> name;
   int64_t num_sessions = 1;
   int64_t max_waiting = 16;
+  std::optional<int64_t> client_calls;
   std::optional<int64_t> max_time_s;
   int64_t drain_time_s = 30;
 

@@ -58,9 +58,11 @@ bool IsReplacedBy(const v1::GenerateEvent& waiting, const v1::GenerateEvent& nex
 
 GenerationStream::GenerationStream(const GenerationContext& context,
                                    grpc::CallbackServerContext& call, GenerationInput input,
-                                   uint64_t number, std::shared_ptr<CallStop> stop)
+                                   std::string caller, uint64_t number,
+                                   std::shared_ptr<CallStop> stop)
     : context_(context),
       input_(std::move(input)),
+      caller_(std::move(caller)),
       number_(number),
       stop_(std::move(stop)),
       stop_token_(stop_->token()),

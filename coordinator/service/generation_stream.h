@@ -64,9 +64,10 @@ class GenerationStream final : public grpc::ServerWriteReactor<v1::GenerateEvent
  public:
   static constexpr size_t kMaxEvents = 64;
 
-  // `number` is the call's in the log; `stop` stops it. Begin starts it, once.
+  // `caller` is SessionJob's; `number` is the call's in the log; `stop` stops it. Begin starts it, once.
   GenerationStream(const GenerationContext& context, grpc::CallbackServerContext& call,
-                   GenerationInput input, uint64_t number, std::shared_ptr<CallStop> stop);
+                   GenerationInput input, std::string caller, uint64_t number,
+                   std::shared_ptr<CallStop> stop);
   ~GenerationStream() override;
   void Begin();
 
@@ -76,6 +77,7 @@ class GenerationStream final : public grpc::ServerWriteReactor<v1::GenerateEvent
 
  private:
   // SessionJob:
+  const std::string& caller() const override { return caller_; }
   void OnPlace(int64_t place) override;
   void Run(int session) override;
   void Ended() override;
@@ -99,6 +101,7 @@ class GenerationStream final : public grpc::ServerWriteReactor<v1::GenerateEvent
 
   const GenerationContext& context_;
   GenerationInput input_;
+  const std::string caller_;
   const uint64_t number_;
   const std::shared_ptr<CallStop> stop_;
   const std::stop_token stop_token_;

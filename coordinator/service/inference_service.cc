@@ -160,7 +160,8 @@ InferenceService::Impl::Stream* InferenceService::Impl::Open(
       return Refuse<Stream>(ToDetailedGrpcStatus(DrainingError()));
     }
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself in OnDone
-    stream = new GenerationStream(context_, context, *std::move(input), next_number_++, stop);
+    stream = new GenerationStream(context_, context, *std::move(input), options_.caller(context),
+                                  next_number_++, stop);
     streams_.emplace(stream, std::move(stop));
   }
   stream->Begin();
@@ -344,6 +345,15 @@ uint64_t InferenceService::MemoryBytes(const Options& options, int64_t context_t
   const int64_t texts = kLongestTexts * (rules.MaxRequestBytes() + rules.max_text_bytes());
   return static_cast<uint64_t>(calls * (rules.MaxRequestBytes() + ids) + texts +
                                (options.num_sessions + 1) * kThreadBytes);
+}
+
+CallLimits::Changes InferenceService::Limits(const Options& options) {
+  const int64_t all = options.num_sessions + options.max_waiting;
+  const int64_t of_caller =
+      options.max_of_caller.value_or(std::max<int64_t>(options.num_sessions, (all + 1) / 2));
+  // Those whose prompt is read, and those that the service refuses itself, with its reasons.
+  constexpr int64_t kMore = 2 * kMostTexts;
+  return {{CallKind::kAnswer, {static_cast<int>(all + kMore), static_cast<int>(of_caller)}}};
 }
 
 InferenceService::InferenceService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

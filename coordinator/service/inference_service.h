@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,8 +14,10 @@
 #include "common/metrics/prometheus_text.h"
 #include "common/sync/clock.h"
 #include "coordinator/model.h"
+#include "expert_node/service/call_limits.h"
 
 namespace grpc {
+class ServerContextBase;
 class Service;
 }  // namespace grpc
 
@@ -28,9 +31,15 @@ class InferenceService {
     std::string model_name = {};  // CheckModelName's
     int num_sessions = 1;         // calls that are computed at a time, 1 to 1024
     int64_t max_waiting = 16;     // in line behind them, 0 to 10,000
+    // Of one caller, computed and in line together, at least 1; absent: half of all, and no fewer than
+    // the sessions.
+    std::optional<int64_t> max_of_caller = {};
     absl::Duration max_time = absl::InfiniteDuration();  // of a call, the wait included
     // How long a client may leave an event untaken, once no more are kept for it.
     absl::Duration write_limit = absl::Seconds(60);
+    // Who calls, as CallLimits know it; empty where that is not known.
+    std::function<std::string(const grpc::ServerContextBase& call)> caller =
+        [](const grpc::ServerContextBase&) { return std::string(); };
     // Gets a line for every call that fails by the server's fault, from any thread; never a text of a client.
     std::function<void(const std::string& line)> log = [](const std::string&) {};
   };
@@ -51,6 +60,8 @@ class InferenceService {
   grpc::Service& grpc_service();
   // The largest message a rule-abiding client sends: what the server should accept at least.
   int64_t MaxRequestBytes() const;
+  // What one caller may have open of its calls, for the server.
+  static CallLimits::Changes Limits(const Options& options);
 
   // shoal_inference_*: what is computed, what waits, and what was done. docs/operations.md lists the
   // names, which stay as they are.

@@ -13,7 +13,9 @@
 #include "common/sync/mutex.h"
 #include "common/sync/stop_wait.h"
 #include "common/tls/authority.h"
+#include "expert_node/service/connection_gate.h"
 #include "expert_node/service/grpc_log.h"
+#include "expert_node/service/grpc_server.h"
 #include "expert_node/service/grpc_status.h"
 #include "expert_node/service/listen_address.h"
 #include "expert_node/service/refusal_log.h"
@@ -27,6 +29,9 @@ constexpr int kMostMetadataBytes = 4 << 10;
 constexpr size_t kMemoryBytes = size_t{32} << 20;
 constexpr int kThreads = 2;
 constexpr int kLinesAMinute = 60;
+constexpr int kHandshakeMs = 10'000;
+constexpr int kMostConnections = 64;
+constexpr int kMostOfOne = 16;
 constexpr absl::Duration kLookAgainAfter = absl::Milliseconds(100);
 constexpr absl::Duration kListenerValidity = absl::Hours(24);
 constexpr char kListenerName[] = "invite";
@@ -109,12 +114,15 @@ struct JoinServer::Impl {
   NetAddress address;
   std::unique_ptr<Service> service = {};
   std::unique_ptr<GrpcLogTap> tap = {};
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor = {};
   std::unique_ptr<grpc::Server> server = {};
+  std::unique_ptr<ConnectionGate> gate = {};
 };
 
 absl::StatusOr<std::unique_ptr<JoinServer>> JoinServer::Start(PoolAuthority& authority,
                                                               Invites& invites, Options options) {
-  SHOAL_RETURN_IF_ERROR(CheckCanListen(options.address));
+  NetAddress address = options.address;
+  SHOAL_ASSIGN_OR_RETURN(UniqueFd listener, ListenOn(address));
   // For this listener alone, and nowhere on disk.
   SHOAL_ASSIGN_OR_RETURN(std::string key, MakeKeyPem());
   SHOAL_ASSIGN_OR_RETURN(const std::string request, MakeRequestPem(key));
@@ -125,31 +133,36 @@ absl::StatusOr<std::unique_ptr<JoinServer>> JoinServer::Start(PoolAuthority& aut
   tls.pem_key_cert_pairs.push_back(
       {std::move(key), absl::StrCat(certificate, authority.authority().certificate_pem())});
   auto impl = std::make_unique<Impl>();
-  impl->address = options.address;
+  impl->address = std::move(address);
   impl->service = std::make_unique<Service>(authority, invites, std::move(options));
   impl->tap = std::make_unique<GrpcLogTap>(impl->service->refusals());
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kMostRequestBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);
   builder.SetResourceQuota(grpc::ResourceQuota("join").Resize(kMemoryBytes));
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kThreads);
-  int port = 0;
-  builder.AddListeningPort(impl->address.ToString(), grpc::SslServerCredentials(tls), &port);
+  impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::SslServerCredentials(tls));
   builder.RegisterService(impl->service.get());
   impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr || port == 0) {
+  if (impl->server == nullptr) {
     return absl::UnavailableError(absl::StrCat("listen on ", impl->address.ToString(),
                                                ": gRPC could not start its server there"));
   }
-  impl->address.port = static_cast<uint16_t>(port);
+  SHOAL_ASSIGN_OR_RETURN(
+      impl->gate, ConnectionGate::Start(std::move(listener),
+                                        {.most = kMostConnections, .most_of_one = kMostOfOne},
+                                        HandOverTo(*impl->acceptor), &impl->service->refusals()));
   return std::unique_ptr<JoinServer>(new JoinServer(std::move(impl)));
 }
 
 JoinServer::JoinServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 JoinServer::~JoinServer() {
+  impl_->gate->Close();
   impl_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   impl_->server->Wait();
 }

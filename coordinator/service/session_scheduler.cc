@@ -106,6 +106,7 @@ void SessionScheduler::RunSession(int session) {
       mean_time_ =
           mean_time_ == absl::ZeroDuration() ? took : mean_time_ * (1 - kNewest) + took * kNewest;
       running = {};
+      submitted_.NotifyAll();  // another of its caller's may run now, on any thread
     }
     job->Ended();
   }
@@ -113,14 +114,16 @@ void SessionScheduler::RunSession(int session) {
 
 SessionJob* SessionScheduler::Next(int session) {
   MutexLock lock(&mutex_);
-  while (line_.empty() && !stopping_) {
+  auto next = FirstThatMayRun();
+  while (next == line_.end() && !stopping_) {
     submitted_.Wait(&mutex_);
+    next = FirstThatMayRun();
   }
-  if (line_.empty()) {
+  if (next == line_.end()) {
     return nullptr;
   }
-  SessionJob* job = line_.front();
-  line_.pop_front();
+  SessionJob* job = *next;
+  line_.erase(next);
   running_[static_cast<size_t>(session)] = {job, clock_.Now()};
   TellPlaces();
   return job;
@@ -131,6 +134,23 @@ void SessionScheduler::TellPlaces() {
   for (auto i = free; i < std::ssize(line_); ++i) {
     line_[static_cast<size_t>(i)]->OnPlace(i - free + 1);
   }
+}
+
+std::deque<SessionJob*>::iterator SessionScheduler::FirstThatMayRun() {
+  if (running_.size() == 1) {
+    return line_.begin();
+  }
+  for (auto it = line_.begin(); it != line_.end(); ++it) {
+    const std::string& caller = (*it)->caller();
+    const auto of_caller =
+        std::count_if(running_.begin(), running_.end(), [&caller](const Running& running) {
+          return running.job != nullptr && running.job->caller() == caller;
+        });
+    if (caller.empty() || of_caller + 1 < std::ssize(running_)) {
+      return it;
+    }
+  }
+  return line_.end();
 }
 
 int64_t SessionScheduler::NumRunning() const {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -21,6 +22,8 @@ namespace shoal {
 class SessionJob {
  public:
   virtual ~SessionJob() = default;
+  // Whose it is; empty where callers are not told apart. Never changes.
+  virtual const std::string& caller() const = 0;
   // It waits, at this place from 1, or moved up to it. Called with the scheduler locked: takes no time, and
   // calls nothing of it.
   virtual void OnPlace(int64_t place) = 0;
@@ -41,7 +44,9 @@ class SessionScheduler {
     bool draining = false;
   };
 
-  // `num_sessions` jobs run at a time (at least 1), `max_waiting` more wait. `clock` outlives it.
+  // `num_sessions` jobs run at a time (at least 1), `max_waiting` more wait. Of several sessions one is
+  // always left by each caller for others: a reader that does not read may keep its own for long.
+  // `clock` outlives it.
   SessionScheduler(int num_sessions, int64_t max_waiting, const Clock& clock);
   // REQUIRES: every job has ended or was withdrawn.
   ~SessionScheduler();
@@ -72,6 +77,8 @@ class SessionScheduler {
   // The next job, marked as running; null where the threads should end.
   SessionJob* Next(int session);
   void TellPlaces() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The first in line that may run now.
+  std::deque<SessionJob*>::iterator FirstThatMayRun() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t NumRunning() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Duration RetryDelayLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -4,6 +4,7 @@
 #define SHOAL_EXPERT_NODE_SERVICE_GRPC_SERVER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@
 
 namespace grpc {
 class Service;
+namespace experimental {
+class ExternalConnectionAcceptor;
+}  // namespace experimental
 }  // namespace grpc
 
 namespace shoal {
@@ -27,6 +31,7 @@ class GrpcServer {
     std::vector<std::string> health_names = {"shoal.v1.ExpertNode"};
     bool serving = true;           // health is SERVING, or NOT_SERVING
     ServerSecurity security = {};  // none: plain text, and every caller may call everything
+    ServerLimits limits = {};
   };
   // Listens. The services, none of them null, outlive the server. Switches on gRPC's
   // health service and reflection for every server that the process makes later; not thread-safe
@@ -51,6 +56,9 @@ class GrpcServer {
   explicit GrpcServer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// For a ConnectionGate: gives connections to gRPC. `acceptor` outlives it.
+std::function<void(int fd)> HandOverTo(grpc::experimental::ExternalConnectionAcceptor& acceptor);
 
 }  // namespace shoal
 

@@ -13,7 +13,7 @@
 namespace shoal {
 namespace {
 
-constexpr int kBacklog = 16;
+constexpr int kBacklog = 128;
 
 // Fills `name`; returns its size.
 socklen_t ToSocketAddress(const NetAddress& address, sockaddr_storage& name) {

@@ -22,9 +22,12 @@ absl::StatusOr<std::unique_ptr<NodeServer>> NodeServer::Start(NodeService& servi
     services.push_back(&drill->grpc_service());
   }
   SHOAL_ASSIGN_OR_RETURN(
-      auto server, GrpcServer::Start(services, {.address = address,
-                                                .max_request_bytes = service.MaxRequestBytes(),
-                                                .security = security}));
+      auto server,
+      GrpcServer::Start(services, {.address = address,
+                                   .max_request_bytes = service.MaxRequestBytes(),
+                                   .security = security,
+                                   .limits = {.calls = service.Limits(),
+                                              .message_bytes = service.MessageBytes()}}));
   return std::unique_ptr<NodeServer>(
       new NodeServer(std::make_unique<Impl>(Impl{service, std::move(server)})));
 }

@@ -25,6 +25,7 @@ namespace shoal {
 namespace {
 
 constexpr int64_t kMostRows = 65536;
+constexpr int kRefused = 64;
 
 absl::Status CheckOptions(const NodeService::Options& options) {
   SHOAL_RETURN_IF_ERROR(CheckNodeName(options.name, "name"));
@@ -91,6 +92,8 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
   }
 
   const RequestRules& rules() const { return rules_; }
+  const Options& options() const { return options_; }
+  uint64_t MessageBytes() const { return NodeMessageBytes(model_, options_); }
   void Drain();
   bool WaitUntilDrained(absl::Duration timeout);
   State state() const;
@@ -212,6 +215,14 @@ NodeService::~NodeService() = default;
 
 grpc::Service& NodeService::grpc_service() { return *impl_; }
 int64_t NodeService::MaxRequestBytes() const { return impl_->rules().MaxRequestBytes(); }
+uint64_t NodeService::MessageBytes() const { return impl_->MessageBytes(); }
+CallLimits::Changes NodeService::Limits() const {
+  const Options& options = impl_->options();
+  // More than the service takes get this far: its own refusal says more.
+  return {
+      {CallKind::kExecute, {options.max_streams + kRefused, std::max(1, options.max_streams - 1)}},
+      {CallKind::kCopy, {options.max_fetches + kRefused, std::max(1, options.max_fetches / 2)}}};
+}
 void NodeService::Drain() { impl_->Drain(); }
 NodeService::State NodeService::state() const { return impl_->state(); }
 bool NodeService::WaitUntilDrained(absl::Duration timeout) {

@@ -13,6 +13,7 @@
 #include "common/sync/clock.h"
 #include "expert_node/expert_backend.h"
 #include "expert_node/expert_model.h"
+#include "expert_node/service/call_limits.h"
 #include "expert_node/service/held_units.h"
 #include "expert_node/service/node_counters.h"
 #include "expert_node/service/transport_security.h"
@@ -70,6 +71,10 @@ class NodeService {
   grpc::Service& grpc_service();
   // The largest message a rule-abiding client sends: what the server should accept at most.
   int64_t MaxRequestBytes() const;
+  // What one caller may have open of its streams and copies: some are left for others.
+  CallLimits::Changes Limits() const;
+  // NodeMessageBytes of its options.
+  uint64_t MessageBytes() const;
 
   // What the service is doing and has done.
   struct State {

@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
+#include "expert_node/service/grpc_status.h"
 #include "expert_node/service/tls_verifier.h"
 
 namespace shoal {
@@ -40,6 +41,15 @@ template <typename Metadata>
 absl::string_view ValueOf(const Metadata& metadata, const char* key) {
   const auto [begin, end] = metadata.equal_range(key);
   return begin != end && std::next(begin) == end ? View(begin->second) : absl::string_view();
+}
+
+// As LimitNameOf. `connection` is empty before it is known.
+std::string LimitName(const Caller& caller, const NetAddress& listens,
+                      absl::string_view connection) {
+  if (caller.kind != CallerKind::kStranger) {
+    return caller.Who();
+  }
+  return IsLoopback(listens) ? "" : OriginOfConnection(connection);
 }
 
 // Looks at a client's certificate in the handshake.
@@ -74,10 +84,12 @@ class CallCheck final : public grpc::AuthMetadataProcessor {
   bool IsBlocking() const override { return false; }
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context,
                        OutputMetadata* /*consumed*/, OutputMetadata* /*response*/) override {
-    const absl::Status allowed = guard_.CheckCall(
-        ValueOf(metadata, kPath), PeerCertificate(*context), ValueOf(metadata, kAuthorization));
+    const absl::string_view method = ValueOf(metadata, kPath);
+    const std::string pem = PeerCertificate(*context);
+    const absl::string_view authorization = ValueOf(metadata, kAuthorization);
+    absl::Status allowed = guard_.CheckCall(method, pem, authorization);
     if (allowed.ok()) {
-      return grpc::Status::OK;
+      return CheckLimits(method, pem, authorization);
     }
     guard_.log().Add(std::string(allowed.message()));
     return absl::IsUnauthenticated(allowed)
@@ -86,25 +98,44 @@ class CallCheck final : public grpc::AuthMetadataProcessor {
   }
 
  private:
+  grpc::Status CheckLimits(absl::string_view method, absl::string_view pem,
+                           absl::string_view authorization) {
+    const absl::StatusOr<Caller> caller = IdentifyCaller(guard_.security(), pem, authorization);
+    const absl::Status within = guard_.limits().Begin(
+        CallKindOf(method), LimitName(caller.value_or(Caller{}), guard_.listens(), ""),
+        Clock::Real().Now());
+    if (!within.ok()) {
+      guard_.log().Add(within.message());
+    }
+    return ToGrpcStatus(within);
+  }
+
   ServerGuard& guard_;
 };
 
-// Enters a call into the list of those that are open.
+// Enters a call into the list of those that are open, and notes what it waits for.
 class CallRecord final : public grpc::experimental::Interceptor {
  public:
-  CallRecord(ServerGuard& guard, grpc::ServerContextBase& context)
-      : guard_(guard), context_(context) {}
+  CallRecord(ServerGuard& guard, grpc::ServerContextBase& context, absl::string_view method)
+      : guard_(guard), context_(context), kind_(CallKindOf(method)) {}
   ~CallRecord() override {
     if (call_ != nullptr) {
       guard_.live().Remove(call_);
+      guard_.limits().Leave(kind_, limit_name_);
+      if (guard_.gate() != nullptr) {
+        guard_.gate()->OnCallEnd(connection_);
+      }
     }
   }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     using Point = grpc::experimental::InterceptionHookPoints;
-    if (methods->QueryInterceptionHookPoint(Point::POST_RECV_INITIAL_METADATA) &&
-        call_ == nullptr) {
-      Enter(*methods);
+    if (methods->QueryInterceptionHookPoint(Point::POST_RECV_INITIAL_METADATA)) {
+      if (call_ == nullptr) {
+        Enter(*methods);
+      }
+    } else if (live_ != nullptr) {
+      Note(*methods);
     }
     methods->Proceed();
   }
@@ -113,8 +144,8 @@ class CallRecord final : public grpc::experimental::Interceptor {
   void Enter(grpc::experimental::InterceptorBatchMethods& methods) {
     const auto* metadata = methods.GetRecvInitialMetadata();
     absl::StatusOr<Caller> caller =
-        guard_.Identify(PeerCertificate(*context_.auth_context()),
-                        metadata == nullptr ? "" : ValueOf(*metadata, kAuthorization));
+        IdentifyCaller(guard_.security(), PeerCertificate(*context_.auth_context()),
+                       metadata == nullptr ? "" : ValueOf(*metadata, kAuthorization));
     // Who is not good any more, a moment after it was let in, is cut at once.
     Caller entered;
     entered.not_after = absl::InfinitePast();
@@ -122,12 +153,42 @@ class CallRecord final : public grpc::experimental::Interceptor {
       entered = *std::move(caller);
     }
     call_ = context_.c_call();
-    guard_.live().Add(call_, std::move(entered));
+    connection_ = ConnectionOfPeer(context_.peer());
+    limit_name_ = LimitName(entered, guard_.listens(), connection_);
+    live_ = std::make_shared<LiveCall>(std::move(entered));
+    guard_.live().Add(call_, live_);
+    if (guard_.gate() != nullptr) {
+      guard_.gate()->OnCall(connection_);
+    }
+    if (const absl::Status within = guard_.limits().Enter(kind_, limit_name_); !within.ok()) {
+      guard_.log().Add(within.message());
+      CutCall(call_, within);
+    }
+  }
+
+  void Note(grpc::experimental::InterceptorBatchMethods& methods) {
+    using Point = grpc::experimental::InterceptionHookPoints;
+    if (methods.QueryInterceptionHookPoint(Point::PRE_SEND_MESSAGE)) {
+      live_->written_bytes = methods.GetSerializedSendMessage()->Length();
+      live_->writing.Begin(Clock::Real().Now());
+    }
+    if (methods.QueryInterceptionHookPoint(Point::POST_SEND_MESSAGE)) {
+      live_->writing.End();
+    }
+    if (methods.QueryInterceptionHookPoint(Point::POST_RECV_MESSAGE)) {
+      live_->reading.End();
+    } else if (methods.GetRecvMessage() != nullptr) {
+      live_->reading.Begin(Clock::Real().Now());  // gRPC has no point for it
+    }
   }
 
   ServerGuard& guard_;
   grpc::ServerContextBase& context_;
+  const CallKind kind_;
   grpc_call* call_ = nullptr;
+  std::string connection_;
+  std::string limit_name_;
+  std::shared_ptr<LiveCall> live_;
 };
 
 class CallRecords final : public grpc::experimental::ServerInterceptorFactoryInterface {
@@ -136,7 +197,7 @@ class CallRecords final : public grpc::experimental::ServerInterceptorFactoryInt
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): gRPC owns it
-    return new CallRecord(guard_, *info->server_context());
+    return new CallRecord(guard_, *info->server_context(), info->method());
   }
 
  private:
@@ -157,22 +218,28 @@ CallerKind KindOf(TlsRole role) {
 
 }  // namespace
 
-ServerGuard::ServerGuard(ServerSecurity security)
-    : security_(std::move(security)), log_(security_.log, kLinesAMinute, Clock::Real()) {}
+ServerGuard::ServerGuard(ServerSecurity security, const ServerLimits& limits,
+                         const NetAddress& listens)
+    : security_(std::move(security)),
+      write_limit_(limits.write),
+      read_limit_(limits.read),
+      listens_(listens),
+      log_(security_.log, kLinesAMinute, Clock::Real()),
+      call_limits_(limits.calls) {}
 
-absl::StatusOr<Caller> ServerGuard::Identify(absl::string_view pem,
-                                             absl::string_view authorization) const {
-  if (!pem.empty() && security_.own != nullptr) {
-    SHOAL_ASSIGN_OR_RETURN(Certificate certificate, security_.own->Verify(pem, TlsSide::kClient));
+absl::StatusOr<Caller> IdentifyCaller(const ServerSecurity& security, absl::string_view pem,
+                                      absl::string_view authorization) {
+  if (!pem.empty() && security.own != nullptr) {
+    SHOAL_ASSIGN_OR_RETURN(Certificate certificate, security.own->Verify(pem, TlsSide::kClient));
     return Caller{KindOf(certificate.role), std::move(certificate.name),
                   std::move(certificate.serial), certificate.not_after};
   }
-  if (authorization.empty() || security_.keys == nullptr) {
+  if (authorization.empty() || security.keys == nullptr) {
     return Caller{};
   }
   std::optional<std::string> name;
   if (absl::ConsumePrefix(&authorization, kBearer)) {
-    name = security_.keys->NameOf(authorization);
+    name = security.keys->NameOf(authorization);
   }
   if (!name.has_value()) {
     return absl::UnauthenticatedError("the API key is none of ours, or was revoked");
@@ -180,12 +247,20 @@ absl::StatusOr<Caller> ServerGuard::Identify(absl::string_view pem,
   return Caller{CallerKind::kApiKey, *std::move(name), "", absl::InfiniteFuture()};
 }
 
+std::string LimitNameOf(const grpc::ServerContextBase& call, const ServerSecurity& security,
+                        const NetAddress& listens) {
+  const absl::StatusOr<Caller> caller =
+      IdentifyCaller(security, PeerCertificate(*call.auth_context()),
+                     ValueOf(call.client_metadata(), kAuthorization));
+  return LimitName(caller.value_or(Caller{}), listens, ConnectionOfPeer(call.peer()));
+}
+
 absl::Status ServerGuard::CheckCall(absl::string_view method, absl::string_view pem,
                                     absl::string_view authorization) const {
-  if (security_.own == nullptr && !IsForClients(method)) {
-    return absl::OkStatus();  // on loopback, without TLS
+  if (security_.own == nullptr && (security_.keys == nullptr || !IsForClients(method))) {
+    return absl::OkStatus();  // without TLS
   }
-  absl::StatusOr<Caller> caller = Identify(pem, authorization);
+  absl::StatusOr<Caller> caller = IdentifyCaller(security_, pem, authorization);
   if (!caller.ok()) {
     return absl::UnauthenticatedError(
         absl::StrCat(std::string(method), ": ", std::string(caller.status().message())));
@@ -209,16 +284,37 @@ bool ServerGuard::IsOut(const Caller& caller) const {
   return caller.kind == CallerKind::kApiKey && !security_.keys->Has(caller.name);
 }
 
+absl::Status ServerGuard::CheckLive(const LiveCall& call, absl::Time now) {
+  constexpr double kSlowestBytesPerSecond = 1e6;
+  if (IsOut(call.caller)) {
+    log_.Add(absl::StrCat("an open call of ", call.caller.Who(),
+                          " was cut: it is revoked or has expired"));
+    return absl::CancelledError("cut");
+  }
+  const absl::Duration write =
+      write_limit_ +
+      absl::Seconds(static_cast<double>(call.written_bytes.load()) / kSlowestBytesPerSecond);
+  if (call.writing.Lasts(now) > write) {
+    return absl::CancelledError(
+        absl::StrCat("a message was not taken for ", absl::FormatDuration(write)));
+  }
+  if (call.reading.Lasts(now) > read_limit_) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("no message came for ", absl::FormatDuration(read_limit_)));
+  }
+  return absl::OkStatus();
+}
+
 void ServerGuard::Tend() {
-  live_.Cut([this](const Caller& caller) { return IsOut(caller); },
-            [this](const Caller& caller) {
-              log_.Add(absl::StrCat("an open call of ", caller.Who(),
-                                    " was cut: it is revoked or has expired"));
-            });
+  const absl::Time now = Clock::Real().Now();
+  live_.Cut([this, now](const LiveCall& call) { return CheckLive(call, now); });
 }
 
 std::shared_ptr<grpc::ServerCredentials> ServerGuard::MakeCredentials() {
   std::shared_ptr<grpc::ServerCredentials> credentials;
+  if (security_.own == nullptr && !IsLoopback(listens_)) {
+    return grpc::InsecureServerCredentials();  // these take no processor
+  }
   if (security_.own == nullptr) {
     credentials = grpc::experimental::LocalServerCredentials(LOCAL_TCP);
   } else {

@@ -2,19 +2,26 @@
 #ifndef SHOAL_EXPERT_NODE_SERVICE_SERVER_SECURITY_H_
 #define SHOAL_EXPERT_NODE_SERVICE_SERVER_SECURITY_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/net/address.h"
 #include "common/tls/api_keys.h"
 #include "expert_node/service/authorization.h"
+#include "expert_node/service/call_limits.h"
+#include "expert_node/service/connection_gate.h"
 #include "expert_node/service/live_calls.h"
 #include "expert_node/service/refusal_log.h"
 #include "expert_node/service/transport_security.h"
 
 namespace grpc {
+class ServerContextBase;
 class ServerCredentials;
 namespace experimental {
 class ServerInterceptorFactoryInterface;
@@ -34,35 +41,68 @@ struct ServerSecurity {
   bool any() const { return own != nullptr || keys != nullptr; }
 };
 
+// What one peer may use of a server.
+struct ServerLimits {
+  CallLimits::Changes calls = {};  // of the table of call_limits.h
+  // How long a stream may leave a message untaken, and a second more for each megabyte of it,
+  absl::Duration write = absl::Seconds(60);
+  // and how long it may be silent while a message is waited for. Coordinators send pings.
+  absl::Duration read = absl::Seconds(60);
+  ConnectionGate::Options connections = {};
+  // What its services' messages may take in all; with some for connections, gRPC's limit. When that is
+  // reached it reads no further, and then gives up streams.
+  uint64_t message_bytes = 0;
+};
+
+// Who calls, by the certificate (PEM, of the handshake; empty without one) and the metadata
+// "authorization" (empty without any).
+//   UNAUTHENTICATED  the certificate is not good, or there is no such key
+absl::StatusOr<Caller> IdentifyCaller(const ServerSecurity& security, absl::string_view pem,
+                                      absl::string_view authorization);
+
+// What limits know the caller of a call by: its certificate or key, else where its connection comes from.
+// Empty on loopback, where programs of one machine are not told apart. `listens` is where the server does.
+std::string LimitNameOf(const grpc::ServerContextBase& call, const ServerSecurity& security,
+                        const NetAddress& listens);
+
 // What a server needs of it. Thread-safe; outlives the server.
 class ServerGuard {
  public:
-  explicit ServerGuard(ServerSecurity security);
+  // `listens` is where the server does.
+  ServerGuard(ServerSecurity security, const ServerLimits& limits, const NetAddress& listens);
 
   std::shared_ptr<grpc::ServerCredentials> MakeCredentials();
   // Keeps account of the open calls.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeInterceptors();
-  // Cuts the calls of those who are not members any more: revoked, expired, or their key is gone.
-  // Called about twice a second.
+  // The server's, once it has one; outlives all calls.
+  void SetGate(ConnectionGate* gate) { gate_ = gate; }
+  // Cuts the calls of those who are not members any more (revoked, expired, or their key is gone), and
+  // those that hang. Called about twice a second.
   void Tend();
 
-  // Who calls, by the certificate (PEM, of the handshake; empty without one) and the metadata
-  // "authorization" (empty without any).
-  //   UNAUTHENTICATED  the certificate is not good, or there is no such key
-  absl::StatusOr<Caller> Identify(absl::string_view pem, absl::string_view authorization) const;
   // Whether this caller may call that method. PERMISSION_DENIED, UNAUTHENTICATED: why not.
   absl::Status CheckCall(absl::string_view method, absl::string_view pem,
                          absl::string_view authorization) const;
   RefusalLog& log() { return log_; }
   LiveCalls& live() { return live_; }
+  CallLimits& limits() { return call_limits_; }
+  ConnectionGate* gate() { return gate_; }
   const ServerSecurity& security() const { return security_; }
+  const NetAddress& listens() const { return listens_; }
 
  private:
   bool IsOut(const Caller& caller) const;
+  // How a call ends that must not go on; OK where it may.
+  absl::Status CheckLive(const LiveCall& call, absl::Time now);
 
   const ServerSecurity security_;
+  const absl::Duration write_limit_;
+  const absl::Duration read_limit_;
+  const NetAddress listens_;
   RefusalLog log_;
   LiveCalls live_;
+  CallLimits call_limits_;
+  std::atomic<ConnectionGate*> gate_ = nullptr;
 };
 
 }  // namespace shoal

@@ -72,6 +72,10 @@ class UnitsService::Impl final : public v1::ExpertNode::CallbackService {
     return Refuse<FillReactor>(Refused());
   }
 
+  uint64_t MessageBytes() const {
+    // As a message, and as it leaves.
+    return 2 * static_cast<uint64_t>(options_.max_copies) * sizes_.layout.record_bytes;
+  }
   void Drain() {
     draining_ = true;
     copies_.Drain();
@@ -104,6 +108,7 @@ UnitsService::UnitsService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 UnitsService::~UnitsService() = default;
 
 grpc::Service& UnitsService::grpc_service() { return *impl_; }
+uint64_t UnitsService::MessageBytes() const { return impl_->MessageBytes(); }
 void UnitsService::Drain() { impl_->Drain(); }
 
 struct UnitsServer::Impl {
@@ -116,10 +121,12 @@ absl::StatusOr<std::unique_ptr<UnitsServer>> UnitsServer::Start(
     const ServerSecurity& security) {
   auto impl = std::make_unique<Impl>();
   SHOAL_ASSIGN_OR_RETURN(impl->service, UnitsService::Create(container, options));
+  const uint64_t bytes = impl->service->MessageBytes();
   SHOAL_ASSIGN_OR_RETURN(impl->server, GrpcServer::Start({&impl->service->grpc_service()},
                                                          {.address = address,
                                                           .max_request_bytes = kMaxCopyRequestBytes,
-                                                          .security = security}));
+                                                          .security = security,
+                                                          .limits = {.message_bytes = bytes}}));
   return std::unique_ptr<UnitsServer>(new UnitsServer(std::move(impl)));
 }
 

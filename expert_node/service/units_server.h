@@ -3,6 +3,7 @@
 #ifndef SHOAL_EXPERT_NODE_SERVICE_UNITS_SERVER_H_
 #define SHOAL_EXPERT_NODE_SERVICE_UNITS_SERVER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -38,6 +39,8 @@ class UnitsService {
 
   // For ServerBuilder::RegisterService; the service's, which outlives the server.
   grpc::Service& grpc_service();
+  // What its messages take at most.
+  uint64_t MessageBytes() const;
   // From now on new copies are refused with UNAVAILABLE.
   void Drain();
 

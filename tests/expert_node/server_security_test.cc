@@ -93,8 +93,10 @@ class ServerSecurityTest : public ::testing::Test {
   }
 
   // The node "attic", with nothing but health, reflection and channelz.
-  void Serve(std::shared_ptr<ApiKeyFile> keys = nullptr, bool tls = true) {
+  void Serve(std::shared_ptr<ApiKeyFile> keys = nullptr, bool tls = true,
+             const ServerLimits& limits = {}) {
     GrpcServer::Options options;
+    options.limits = limits;
     options.address = {"127.0.0.1", 0};
     options.max_request_bytes = 1 << 16;
     options.security.own = tls ? Load("attic") : nullptr;
@@ -294,6 +296,90 @@ TEST_F(ServerSecurityTest, AnOpenStreamIsCutWhenItsCallerIsRevoked) {
   EXPECT_EQ(thief.End(), grpc::StatusCode::CANCELLED);
   server_->StopServing();
   EXPECT_EQ(good.Next(), std::string("\x08\x02"));
+}
+
+// A stream of server reflection, whose messages are opaque here. By the encoding rules: field 3 of a
+// request is a file's name.
+class Reflection {
+ public:
+  explicit Reflection(const std::shared_ptr<grpc::Channel>& channel)
+      : method_("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                grpc::internal::RpcMethod::BIDI_STREAMING, channel) {
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+    stream_.reset(
+        grpc::internal::ClientReaderWriterFactory<grpc::ByteBuffer, grpc::ByteBuffer>::Create(
+            channel.get(), method_, &context_));
+  }
+  bool Ask() {
+    const std::string file = "grpc/health/v1/health.proto";
+    const grpc::Slice slice("\x1a" + std::string(1, static_cast<char>(file.size())) + file);
+    return stream_->Write(grpc::ByteBuffer(&slice, 1));
+  }
+  bool Read() {
+    grpc::ByteBuffer reply;
+    return stream_->Read(&reply);
+  }
+  absl::Status End() {
+    while (Read()) {
+    }
+    return FromGrpcStatus(stream_->Finish());
+  }
+
+ private:
+  grpc::ClientContext context_;
+  grpc::internal::RpcMethod method_;
+  std::unique_ptr<grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>> stream_;
+};
+
+TEST_F(ServerSecurityTest, OneMemberMayNotHaveAllCalls) {
+  Serve(nullptr, true, {.calls = {{CallKind::kWatch, {.server = 64, .caller = 2}}}});
+  const auto greedy = As("cellar");
+  const std::string serving("\x08\x01");
+  shoal::testing::HealthWatch first(greedy, "");
+  ASSERT_EQ(first.Next(), serving);
+  {
+    shoal::testing::HealthWatch second(greedy, "");
+    ASSERT_EQ(second.Next(), serving);
+    // Also over another connection: it is the certificate that counts.
+    shoal::testing::HealthWatch third(As("cellar"), "");
+    EXPECT_EQ(third.End(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_TRUE(WaitForLog("node cellar has 2 calls of Watch and reflection open"));
+    shoal::testing::HealthWatch other(As("pool/coordinator"), "");
+    EXPECT_EQ(other.Next(), serving);
+    SHOAL_EXPECT_OK(Call(greedy, kHealth));
+  }
+  // What has ended counts no more.
+  const auto end = std::chrono::steady_clock::now() + kDeadline;
+  std::string answer;
+  while (answer != serving && std::chrono::steady_clock::now() < end) {
+    Reflection again(greedy);
+    answer = again.Ask() && again.Read() ? serving : "";
+  }
+  EXPECT_EQ(answer, serving);
+}
+
+TEST_F(ServerSecurityTest, ASilentStreamIsCut) {
+  Serve(nullptr, true, {.read = absl::Milliseconds(100)});
+  Reflection silent(As("cellar"));
+  ASSERT_TRUE(silent.Ask() && silent.Read());
+  EXPECT_THAT(silent.End(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                     HasSubstr("no message came for 100ms")));
+}
+
+TEST_F(ServerSecurityTest, WithoutTlsASilentStreamIsCutToo) {
+  Serve(nullptr, /*tls=*/false, {.read = absl::Milliseconds(100)});
+  Reflection silent(grpc::CreateChannel(Address(), grpc::InsecureChannelCredentials()));
+  EXPECT_THAT(silent.End(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no message came")));
+}
+
+TEST_F(ServerSecurityTest, AReaderThatDoesNotReadIsCut) {
+  Serve(nullptr, true, {.write = absl::Milliseconds(100)});
+  Reflection slow(As("cellar"));
+  while (slow.Ask()) {  // until the server, whose replies fill the window, is not there any more
+  }
+  EXPECT_THAT(slow.End(),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("a message was not taken for")));
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/coordinator/service/error_info.h"
@@ -36,6 +38,8 @@ class MovedClock final : public Clock {
 // Runs until it is let go.
 class Job final : public SessionJob {
  public:
+  explicit Job(std::string whose = "") : whose_(std::move(whose)) {}
+  const std::string& caller() const override { return whose_; }
   void OnPlace(int64_t place) override { places.push_back(place); }
   void Run(int number) override {
     session = number;
@@ -67,6 +71,7 @@ class Job final : public SessionJob {
   absl::Status dropped;
 
  private:
+  const std::string whose_;
   void Become(int next) {
     state = next;
     state.notify_all();
@@ -135,6 +140,32 @@ TEST(SessionSchedulerTest, WithoutALineOneAfterTheOtherIsServed) {
     job.LetGo();
     job.WaitFor(Job::kEnded);
     EXPECT_THAT(job.places, IsEmpty());
+  }
+}
+
+TEST(SessionSchedulerTest, OneCallerDoesNotGetTheLastSession) {
+  MovedClock clock;
+  Job first("greedy");
+  Job second("greedy");
+  Job third("greedy");
+  Job other("modest");
+  SessionScheduler scheduler(3, 4, clock);
+  for (Job* job : {&first, &second, &third}) {
+    ASSERT_THAT(scheduler.Submit(*job, {}), IsOk());
+  }
+  first.WaitFor(Job::kRunning);
+  second.WaitFor(Job::kRunning);
+  EXPECT_EQ(scheduler.load().waiting, 1);
+  ASSERT_THAT(scheduler.Submit(other, {}), IsOk());
+  other.WaitFor(Job::kRunning);
+  EXPECT_EQ(third.state, Job::kNew);
+  first.LetGo();
+  third.WaitFor(Job::kRunning);
+  for (Job* job : {&second, &third, &other}) {
+    job->LetGo();
+  }
+  for (Job* job : {&first, &second, &third, &other}) {
+    job->WaitFor(Job::kEnded);
   }
 }
 
