@@ -134,8 +134,8 @@ class CallRecord final : public grpc::experimental::Interceptor {
       if (call_ == nullptr) {
         Enter(*methods);
       }
-    } else if (live_ != nullptr) {
-      Note(*methods);
+    } else if (live_ != nullptr && !methods->QueryInterceptionHookPoint(Point::PRE_SEND_CANCEL)) {
+      Note(*methods);  // a cancel has nothing of what it asks for
     }
     methods->Proceed();
   }

@@ -121,14 +121,14 @@ class Good:
     def run(self):
         request = self.test.api.GenerateRequest(text=PROMPT, options={"max_tokens": TOKENS, "ignore_end_of_text": True})
         while self.going:
-            last = time.monotonic()
             try:
-                ids = []
+                ids, last = [], None
                 for event in self.stub.Generate(request, metadata=self.metadata, timeout=60):
                     if event.WhichOneof("kind") == "token":
                         ids.append(event.token.id)
                         now = time.monotonic()
-                        self.times.append(now - last)
+                        if last is not None:
+                            self.times.append(now - last)
                         last = now
                 if ids != self.test.expected:
                     self.wrong.append(ids)
@@ -225,6 +225,7 @@ class Hostile:
             open_now.append(wire)
             if len(open_now) > 300:
                 self.end_one(open_now)
+            time.sleep(self.random.uniform(0, 0.012))  # it is their number that harms, not our share of the processor
         while open_now:
             self.end_one(open_now)
 
@@ -250,7 +251,7 @@ class Hostile:
             wires.append(wire)
         wait(lambda: self.model().load.running == 2 or not self.good.going)
         self.good.take_times()
-        wait(lambda: len(self.good.times) >= 4 * TOKENS)
+        wait(lambda: len(self.good.times) >= 10 * TOKENS)
         for wire in wires:
             wire.close()
 
