@@ -36,7 +36,9 @@ class ClusterInviteCommand final : public Command {
     return "  shoal cluster invite ~/pool attic,cellar --listen 192.168.1.5:7072\n"
            "It prints a line for each node, to be typed there, and listens until all have joined "
            "or "
-           "the time\nis over. Who reads a line before it is used can join in the node's place.";
+           "the time\nis over. The line makes the node's identity; `shoal-node DIR --tls "
+           "NAME.identity` serves with it. Who\nreads a line before it is used can join in the "
+           "node's place.";
   }
 
   void AddFlags(FlagSet& flags) override {
@@ -135,8 +137,8 @@ class ClusterInviteCommand final : public Command {
     }
     std::string text;
     for (const Invited& one : invited) {
-      absl::StrAppend(&text, "on ", one.name, ":\n  shoal-node DIR --listen IP:PORT --tls identity",
-                      " --join ", one.code, "\n");
+      absl::StrAppend(&text, "on ", one.name, ":\n  shoal-node --join ", one.code, " --tls ",
+                      one.name, ".identity\n");
     }
     console.Print(text);
   }

@@ -8,7 +8,7 @@
 namespace shoal {
 
 struct NodeFlags {
-  std::string directory;
+  std::string directory;  // empty: only join
   std::string listen = "127.0.0.1:7071";
   std::string name;
   std::string budget;

@@ -225,6 +225,22 @@ absl::Status CheckFlags(const NodeFlags& flags, const absl::StatusOr<NetAddress>
   if (!flags.name.empty()) {
     SHOAL_RETURN_IF_ERROR(CheckNodeName(flags.name, "--name"));
   }
+  if (!flags.join.empty() && flags.tls.empty()) {
+    return absl::InvalidArgumentError(
+        "--join makes an identity: say with --tls DIR where to put it");
+  }
+  if (flags.directory.empty()) {
+    return flags.join.empty() ? absl::InvalidArgumentError(
+                                    "DIR is missing: the partition or container to serve, or the "
+                                    "place where one is to be filled (see --help)")
+                              : absl::OkStatus();
+  }
+  if (IsVacant(flags.directory)) {
+    const absl::Status place = CheckFillTarget(flags.directory);
+    if (absl::IsNotFound(place)) {
+      return place;
+    }
+  }
   // With --tls the certificate has the name.
   if (flags.name.empty() && flags.tls.empty() && IsVacant(flags.directory)) {
     return absl::InvalidArgumentError(
@@ -261,9 +277,7 @@ absl::StatusOr<ServerSecurity> SecurityOf(NodeFlags& flags) {
   ServerSecurity security;
   security.log = [](absl::string_view line) { Note(line); };
   if (flags.tls.empty()) {
-    return flags.join.empty() ? absl::StatusOr<ServerSecurity>(security)
-                              : absl::InvalidArgumentError(
-                                    "--join makes an identity: say with --tls DIR where to put it");
+    return security;
   }
   if (!flags.join.empty()) {
     SHOAL_RETURN_IF_ERROR(Join(flags));
@@ -326,14 +340,22 @@ NodeExit RunNode(NodeFlags flags) {
   if (const absl::Status status = CheckFlags(flags, address, options); !status.ok()) {
     return Report(flags.json, status, NodeExit::kUsage);
   }
+  const bool joins_only = flags.directory.empty();
   // Said before work is done that would be for nothing.
-  if (const absl::Status status = CheckCanListen(*address); !status.ok()) {
+  if (const absl::Status status = CheckCanListen(*address); !joins_only && !status.ok()) {
     return Report(flags.json, status);
   }
   // Last, because an invitation is good once.
   const absl::StatusOr<ServerSecurity> security = SecurityOf(flags);
   if (!security.ok()) {
     return Report(flags.json, security.status());
+  }
+  if (joins_only) {
+    if (flags.json) {
+      const Certificate& joined = security->own->identity().certificate;
+      PrintLine(true, {{"name", joined.name}, {"pool", joined.pool}, {"tls", flags.tls}}, "");
+    }
+    return NodeExit::kOk;
   }
   if (!IsLoopback(*address) && security->own == nullptr) {
     Note(absl::StrCat("warning: ", flags.listen, " is open to anyone who reaches it: no TLS"));

@@ -5,25 +5,18 @@
 """
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 
-from readme_section import code_blocks, run_commands
+from readme_section import code_blocks, free_port, run_commands
 from shoal_program import check, finish
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def main():
     source, build, container = sys.argv[1:]
     blocks = code_blocks(os.path.join(source, "README.md"), "Your first API call")
-    commands, program = blocks[""], blocks["python"]
+    commands, program = blocks[""][-1], blocks["python"][-1]
     check(len(program.strip().splitlines()) <= 10, "ten lines")
     check("first.py" in commands, "the program is run")
     with tempfile.TemporaryDirectory() as work:

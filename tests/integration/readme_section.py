@@ -3,14 +3,24 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 
 
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
 def code_blocks(readme, heading):
-    """The code of a section, by language: {"": commands, "python": ...}; the last of each."""
+    """The code of a section, by language, in order: {"": [commands, ...], "python": [...]}."""
     with open(readme) as file:
         section = re.search(rf"^## {heading}\n(.*?)^## ", file.read(), re.S | re.M).group(1)
-    return dict(re.findall(r"^```(\w*)\n(.*?)^```$", section, re.S | re.M))
+    blocks = {}
+    for language, code in re.findall(r"^```(\w*)\n(.*?)^```$", section, re.S | re.M):
+        blocks.setdefault(language, []).append(code)
+    return blocks
 
 
 def run_commands(commands, build, container, cwd=None):
