@@ -244,7 +244,7 @@ absl::StatusOr<GenerateResult> Generate(const Model& model, Session& session,
                                         std::span<const int32_t> prompt,
                                         const GenerateOptions& options,
                                         const std::function<bool(const TokenEvent&)>& on_token,
-                                        std::stop_token stop,
+                                        const std::stop_token& stop,
                                         const std::function<void(int64_t, int64_t)>& on_progress) {
   SHOAL_RETURN_IF_ERROR(ValidateOptions(model, options));
   const int64_t start_position = session.position();

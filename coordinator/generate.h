@@ -70,7 +70,8 @@ struct TokenEvent {
 absl::StatusOr<GenerateResult> Generate(
     const Model& model, Session& session, std::span<const int32_t> prompt,
     const GenerateOptions& options, const std::function<bool(const TokenEvent&)>& on_token,
-    std::stop_token stop = {}, const std::function<void(int64_t, int64_t)>& on_progress = {});
+    const std::stop_token& stop = {},
+    const std::function<void(int64_t, int64_t)>& on_progress = {});
 
 }  // namespace shoal
 

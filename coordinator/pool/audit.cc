@@ -147,12 +147,11 @@ class Audit::Case {
       return false;
     }
     std::vector<NodeAnswer> witnesses = others.Answers();
-    std::vector<std::string> names;
-    for (const NodeAnswer& witness : witnesses) {
-      names.push_back(absl::StrCat("node ", NodeOf(witness).name()));
-    }
-    const std::string evidence =
-        Evidence(batch_, answer_, others.sums(), absl::StrJoin(names, " and "));
+    const std::string names =
+        absl::StrJoin(witnesses, " and ", [this](std::string* out, const NodeAnswer& witness) {
+          absl::StrAppend(out, "node ", NodeOf(witness).name());
+        });
+    const std::string evidence = Evidence(batch_, answer_, others.sums(), names);
     witnesses.push_back(answer_);
     bool found = false;
     for (const NodeAnswer& witness : witnesses) {
