@@ -88,7 +88,7 @@ std::string OriginOfConnection(absl::string_view connection) {
   const absl::string_view host = connection.substr(0, connection.rfind(':'));
   in6_addr v6{};
   std::string inner(host.size() > 2 && host.front() == '[' ? host.substr(1, host.size() - 2)
-                                                                 : host);
+                                                           : host);
   if (inner == "::1" || ::inet_pton(AF_INET6, inner.c_str(), &v6) != 1) {
     return inner;
   }
