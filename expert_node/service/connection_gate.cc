@@ -87,8 +87,8 @@ std::string ConnectionOfPeer(absl::string_view peer) {
 std::string OriginOfConnection(absl::string_view connection) {
   const absl::string_view host = connection.substr(0, connection.rfind(':'));
   in6_addr v6{};
-  const std::string inner(host.size() > 2 && host.front() == '[' ? host.substr(1, host.size() - 2)
-                                                                 : host);
+  std::string inner(host.size() > 2 && host.front() == '[' ? host.substr(1, host.size() - 2)
+                                                           : host);
   if (inner == "::1" || ::inet_pton(AF_INET6, inner.c_str(), &v6) != 1) {
     return inner;
   }

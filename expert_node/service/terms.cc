@@ -62,7 +62,11 @@ absl::Status CheckTermsOfBuild(const v1::Terms& theirs) {
                                                       Shown(theirs.container().identity()),
                                                       "; 64 hexadecimal digits are called for"));
   }
-  return ExpertCodecFromName(theirs.codec()).status();
+  const absl::Status codec = ExpertCodecFromName(theirs.codec()).status();
+  // On the wire UNIMPLEMENTED would say that there is no such method.
+  return codec.ok() ? codec
+                    : absl::FailedPreconditionError(
+                          absl::StrCat("terms.codec: ", std::string(codec.message())));
 }
 
 absl::Status CheckTerms(const v1::Terms& ours, const v1::Terms& theirs) {

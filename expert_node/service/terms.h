@@ -15,8 +15,8 @@ class Terms;
 v1::Terms MakeTerms(const Manifest& manifest);
 
 // What a request must say to a node that has no container yet: the terms of this build, for
-// whichever container. FAILED_PRECONDITION as CheckTerms, and where the identity is none;
-// UNIMPLEMENTED for an unknown codec.
+// whichever container. FAILED_PRECONDITION as CheckTerms, and where the identity is none or the codec
+// is unknown.
 absl::Status CheckTermsOfBuild(const v1::Terms& theirs);
 
 // FAILED_PRECONDITION names the first field that differs and both values; a field that is absent in
