@@ -4,12 +4,12 @@
 #define SHOAL_COORDINATOR_SERVICE_INFERENCE_SERVICE_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/log/log_line.h"
 #include "common/metrics/prometheus_text.h"
 #include "common/sync/clock.h"
 #include "coordinator/model.h"
@@ -31,8 +31,8 @@ class InferenceService {
     absl::Duration max_time = absl::InfiniteDuration();  // of a call, the wait included
     // How long a client may leave an event untaken, once no more are kept for it.
     absl::Duration write_limit = absl::Seconds(60);
-    // Gets a line for every call that fails by the server's fault, from any thread; never a text of a client.
-    std::function<void(const std::string& line)> log = [](const std::string&) {};
+    // Gets a line for every call that is computed, when it has ended; never a text of a client.
+    LogWriter log = [](const LogLine&) {};
   };
 
   // Opens the sessions. `model` and `clock` outlive the service, which outlives the server that it is

@@ -25,6 +25,7 @@ namespace shoal {
 namespace {
 
 constexpr int64_t kMostRows = 65536;
+constexpr int kLinesAMinute = 60;
 
 absl::Status CheckOptions(const NodeService::Options& options) {
   SHOAL_RETURN_IF_ERROR(CheckNodeName(options.name, "name"));
@@ -59,12 +60,14 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
             model, terms_, units,
             {options_.directory, options_.max_fetches, options_.copy_write_limit, options_.own}),
         work_(options_.num_workers),
+        log_(options_.log, kLinesAMinute, clock),
         context_{backend,
                  rules_,
                  terms_,
                  clock,
                  work_,
                  counters_,
+                 log_,
                  options_.max_queued_layers,
                  options_.max_rows_on_reader,
                  [this](v1::DescribeReply* reply) { FillDescription(reply); },
@@ -107,6 +110,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
   CopyService copies_;
   WorkQueue work_;
   NodeCounters counters_;
+  LogLimit log_;
   const ExecuteContext context_;
 
   mutable Mutex mutex_;
