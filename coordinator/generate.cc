@@ -121,6 +121,7 @@ class Generation {
   // False where `stop` came first.
   absl::StatusOr<bool> Extend(std::span<const int32_t> ids, Session::ExtendOptions extend) {
     extend.stop = stop_;
+    extend.call = options_.call;
     const absl::Status status = session_.Extend(ids, extend);
     if (absl::IsCancelled(status) && stop_.stop_requested()) {
       return false;

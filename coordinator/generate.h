@@ -24,6 +24,7 @@ struct GenerateOptions {
   std::vector<std::string> stop;
   std::vector<int32_t> stop_ids;    // tokens that end it, besides the model's own end tokens
   bool ignore_end_of_text = false;  // do not stop at the model's end tokens
+  uint64_t call = 0;                // ExpertBackend::Batch's, of all that is computed
 };
 
 enum class FinishReason { kLength, kEndOfText, kStopString, kCallerStopped, kContextFull };

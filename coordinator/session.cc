@@ -80,6 +80,7 @@ absl::Status Session::Extend(std::span<const int32_t> ids, const ExtendOptions& 
       .workspace = impl_->workspace,
       .observer = options.observer,
       .stop = options.stop,
+      .call = options.call,
   };
   int64_t chunk_tokens = impl_->workspace.max_rows;
   if (options.chunk_tokens > 0) {

@@ -48,6 +48,8 @@ class Session {
     std::stop_token stop;
     // Rows computed together; 0: as the plan chose. Never changes a bit of the result.
     int64_t chunk_tokens = 0;
+    // ExpertBackend::Batch's.
+    uint64_t call = 0;
   };
 
   ~Session();

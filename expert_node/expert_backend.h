@@ -65,6 +65,9 @@ class ExpertBackend {
     // Execute returns OK, by the thread that called, when all reads or requests have been issued
     // and before anything is waited for.
     std::function<void()> meanwhile = {};
+    // The client's call that this is for, by which logs name it, here and on other machines
+    // (common/log/log_line.h); 0: none.
+    uint64_t call = 0;
   };
   virtual ~ExpertBackend() = default;
 

@@ -180,7 +180,7 @@ absl::StatusOr<uint64_t> MeasureReadRate(const HeldUnits& units, absl::Duration 
 absl::StatusOr<uint64_t> MeasureScratchReadRate(const std::string& directory,
                                                 absl::Duration duration, const Clock& clock) {
   constexpr uint64_t kFileBytes = uint64_t{64} << 20;
-  constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+  constexpr uint64_t kPieceBytes = kScratchReadBytes;
   constexpr uint64_t kShareOfDisk = 8;
   SHOAL_ASSIGN_OR_RETURN(const uint64_t free, FreeDiskBytes(directory));
   if (free / kShareOfDisk < kFileBytes) {

@@ -24,7 +24,8 @@ absl::Status ProbeExperts(ExpertBackend& backend, const ExpertModel& model, cons
 absl::StatusOr<uint64_t> MeasureReadRate(const HeldUnits& units, absl::Duration duration,
                                          const Clock& clock);
 
-// The same where there are no records yet: reads of 1 MiB from a scratch file of 64 MiB, which is
+inline constexpr uint64_t kScratchReadBytes = uint64_t{1} << 20;
+// The same where there are no records yet: reads of kScratchReadBytes from a scratch file of 64 MiB, which is
 // written into `directory` first and has no name there, so that nothing is left of it.
 //   RESOURCE_EXHAUSTED  the disk has less than 8 times that free
 //   and the errors of writing and reading

@@ -45,6 +45,13 @@ absl::StatusOr<std::unique_ptr<Container>> Container::Open(const std::string& di
                      "container that it was made of"));
   }
   const absl::Status status = container->LoadFiles(*text);
+  if (absl::IsNotFound(status) && LacksPartitionFile(directory)) {
+    return absl::NotFoundError(absl::StrCat(directory, " holds slices and no ", kPartitionFile,
+                                            ": it is a partition of which not all ",
+                                            "was copied. Copy that file too, or have the partition "
+                                            "made again: `shoal shard`, or remove ",
+                                            "the directory and `shoal fill`"));
+  }
   if (absl::IsNotFound(status)) {
     return absl::NotFoundError(absl::StrCat("the container is incomplete: ", status.message(),
                                             "; copy the file again, or convert again"));

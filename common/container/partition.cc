@@ -93,4 +93,10 @@ bool HoldsPartition(const std::string& directory) {
   return std::filesystem::exists(absl::StrCat(directory, "/", kPartitionFile), ignored);
 }
 
+bool LacksPartitionFile(const std::string& directory) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(absl::StrCat(directory, "/slices"), ignored) &&
+         !HoldsPartition(directory);
+}
+
 }  // namespace shoal

@@ -66,6 +66,8 @@ class Partition {
 
 // Whether a directory has a partition.json, so that it is to be opened as a partition.
 bool HoldsPartition(const std::string& directory);
+// Whether it has slices, as only partitions do, and no partition.json.
+bool LacksPartitionFile(const std::string& directory);
 
 }  // namespace shoal
 

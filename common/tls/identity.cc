@@ -80,7 +80,14 @@ absl::StatusOr<Identity> MakeIdentity(std::string key_pem, std::string certifica
 }
 
 absl::StatusOr<Identity> LoadIdentity(const std::string& directory, absl::Time now) {
-  SHOAL_ASSIGN_OR_RETURN(std::string key, ReadSecretFile(absl::StrCat(directory, "/", kKeyFile)));
+  const std::string key_path = absl::StrCat(directory, "/", kKeyFile);
+  absl::StatusOr<std::string> found = ReadSecretFile(key_path);
+  if (absl::IsNotFound(found.status())) {
+    return absl::NotFoundError(absl::StrCat(
+        "there is no identity: ", key_path, " does not exist. A coordinator's is made by `shoal ",
+        "cluster init`, a node's by `shoal-node --join`, any by `shoal cluster issue`"));
+  }
+  SHOAL_ASSIGN_OR_RETURN(std::string key, std::move(found));
   SHOAL_ASSIGN_OR_RETURN(std::string certificate,
                          ReadPublicFile(absl::StrCat(directory, "/", kCertificateFile)));
   SHOAL_ASSIGN_OR_RETURN(std::string authority,

@@ -5,6 +5,8 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/log/log_line.h"
 
 namespace shoal {
 
@@ -21,7 +23,14 @@ void Console::PrintJson(const Json& value) {
   Print(absl::StrCat(value.dump(-1, ' ', false, Json::error_handler_t::replace), "\n"));
 }
 
-void Console::Note(absl::string_view line) { NoteRaw(absl::StrCat(line, "\n")); }
+void Console::Note(absl::string_view line) {
+  if (LogFormatOfEnvironment() == LogFormat::kText) {
+    NoteRaw(absl::StrCat(line, "\n"));
+    return;
+  }
+  absl::ConsumePrefix(&line, "shoal: ");
+  WriteLogLine("shoal", {.message = line});
+}
 
 void Console::NoteRaw(absl::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stderr);

@@ -27,7 +27,7 @@ class Console {
   void Print(absl::string_view text);
   // One line; bytes in it that are not UTF-8 come out as U+FFFD.
   void PrintJson(const Json& value);
-  // A line to standard error.
+  // A line to standard error; of the log, where that is JSON (common/log/log_line.h).
   void Note(absl::string_view line);
   // To standard error as it is, at once.
   void NoteRaw(absl::string_view text);

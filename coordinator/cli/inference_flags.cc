@@ -60,9 +60,7 @@ absl::StatusOr<InferenceService::Options> InferenceFlags::Options(
   if (max_time_s) {
     options.max_time = absl::Seconds(*max_time_s);
   }
-  options.log = [](const std::string& line) {
-    std::fputs(absl::StrCat("shoal: ", line, "\n").c_str(), stderr);
-  };
+  options.log = [](const LogLine& line) { WriteLogLine("shoal", line); };
   return options;
 }
 

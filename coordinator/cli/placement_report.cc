@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/container/slice_json.h"
 #include "common/io/byte_size.h"
+#include "expert_node/node_probe.h"
 
 namespace shoal {
 namespace {
@@ -180,11 +181,15 @@ std::vector<std::string> Warnings(const PlacementReport& report) {
   }
   for (const NodeRates& node : report.nodes) {
     if (node.compute_assumed) {
-      warnings.push_back(absl::StrCat(
-          "node ", node.name,
-          " is empty, so its kernels are not measured: ", RateText(node.compute_bytes_per_second),
-          " is assumed, as of the slowest of the others, or else of its disk; plan again when it ",
-          "is filled"));
+      warnings.push_back(absl::StrCat("node ", node.name,
+                                      " is empty: its disk was measured with reads of ",
+                                      kScratchReadBytes >> 20,
+                                      " MiB of a scratch file, and reads of records may be slower; "
+                                      "its kernels were not measured: ",
+                                      RateText(node.compute_bytes_per_second),
+                                      " is assumed, as of the slowest of the others, or else of "
+                                      "its disk. Plan again when it is ",
+                                      "filled"));
     }
   }
   const bool no_link = std::any_of(report.nodes.begin(), report.nodes.end(), [](const auto& node) {

@@ -24,6 +24,11 @@ absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::strin
     if (!address.ok()) {
       return UsageError(absl::StrCat(what, ": ", address.status().message()));
     }
+    if (address->port == 0) {
+      return UsageError(absl::StrCat(
+          what, ": ", text, " has the port 0, which no program listens on; it is the one that the ",
+          "node says at its start (`listening on HOST:PORT`)"));
+    }
     text = address->ToString();
     beyond = beyond || !IsLoopback(*address);
   }
@@ -61,6 +66,11 @@ absl::StatusOr<PoolPlan> ReadPlanOf(absl::string_view flag, const std::string& p
 }
 
 absl::StatusOr<bool> NodesAreFile(const std::string& nodes) {
+  if (nodes.empty()) {
+    return UsageError(
+        "--nodes is empty; give addresses like 127.0.0.1:7101,127.0.0.1:7102, a plan's file, or "
+        "leave the flag out to compute here");
+  }
   if (std::filesystem::exists(nodes)) {
     return true;
   }

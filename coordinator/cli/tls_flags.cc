@@ -20,6 +20,9 @@ absl::StatusOr<SecurityPtr> TlsFlags::Load(Console& console) const {
   if (!directory) {
     return nullptr;
   }
+  if (directory->empty()) {
+    return UsageError("--tls is empty; give the identity's directory, or leave the flag out");
+  }
   absl::StatusOr<std::shared_ptr<TransportSecurity>> own =
       TransportSecurity::Load(*directory, {TlsRole::kCoordinator}, Clock::Real());
   SHOAL_RETURN_IF_ERROR(Annotate(own.status(), "--tls"));

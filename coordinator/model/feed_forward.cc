@@ -77,6 +77,7 @@ absl::Status MoeBlock(ForwardContext& context, int64_t layer, int64_t first_posi
   batch.rows = w.normed.first(count);
   batch.expert_ids = w.expert_ids.first(rows * k);
   batch.expert_weights = w.expert_weights.first(rows * k);
+  batch.call = context.call;
   // The shared experts are computed while the others are read, here or on other machines.
   const auto& shared = context.weights.layers[static_cast<size_t>(layer)].moe->shared_experts;
   batch.meanwhile = [&] {

@@ -31,6 +31,7 @@ struct ForwardContext {
   Workspace& workspace;
   ForwardObserver* observer = nullptr;
   std::stop_token stop;
+  uint64_t call = 0;  // ExpertBackend::Batch's
 };
 
 // Runs `ids` (at most workspace.max_rows, all inside the vocabulary) at positions first_position...

@@ -260,6 +260,7 @@ bool LayerCall::Send(Part& part) {
   layer.set_id(part.id);
   layer.set_epoch(pool_.epoch);
   layer.set_layer(static_cast<uint32_t>(batch_.layer));
+  layer.set_call(batch_.call);
   for (const ExpertSlice& slice : SlicesOf(part)) {
     ToMessage(slice, layer.add_slices());
   }

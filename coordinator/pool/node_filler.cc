@@ -36,7 +36,7 @@ absl::StatusOr<NodeHoldings> Ask(NodeClient& client, const Manifest& manifest) {
   holdings.name = reply.name();
   holdings.empty = !reply.has_terms();
   if (reply.has_terms()) {
-    SHOAL_RETURN_IF_ERROR(CheckTerms(MakeTerms(manifest), reply.terms()));
+    SHOAL_RETURN_IF_ERROR(CheckTerms(MakeTerms(manifest), reply.terms(), kSeenByCoordinator));
   }
   SHOAL_ASSIGN_OR_RETURN(holdings.slices, HoldingsOf(reply, manifest.whole_experts()));
   return holdings;
@@ -59,7 +59,8 @@ absl::StatusOr<LentModel> FetchLentModel(const std::string& address, const Secur
                          client.FetchModel(request, kMaxConfigBytes, stop));
   LentModel model;
   SHOAL_ASSIGN_OR_RETURN(model.manifest, ParseManifest(text, config, kManifestFile));
-  SHOAL_RETURN_IF_ERROR(CheckTerms(MakeTerms(model.manifest), reply.terms()));
+  SHOAL_RETURN_IF_ERROR(
+      CheckTerms(MakeTerms(model.manifest), reply.terms(), {"its manifest", "the node"}));
   model.manifest_sha256 = ToHex(Sha256::Of(text));
   return model;
 }

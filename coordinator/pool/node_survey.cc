@@ -22,7 +22,7 @@ absl::StatusOr<NodeRates> RatesOf(const v1::DescribeReply& reply, const Manifest
   SHOAL_ASSIGN_OR_RETURN(rates.holds, HoldingsOf(reply, manifest.whole_experts()));
   rates.name = reply.name();
   if (reply.has_terms()) {
-    SHOAL_RETURN_IF_ERROR(CheckTerms(MakeTerms(manifest), reply.terms()));
+    SHOAL_RETURN_IF_ERROR(CheckTerms(MakeTerms(manifest), reply.terms(), kSeenByCoordinator));
     if (reply.max_rows() == 0) {
       return absl::FailedPreconditionError(
           "it is a coordinator (`shoal serve` or `shoal fill`), which computes for nobody; a pool "

@@ -34,7 +34,10 @@ ExpertBackend::Batch RowsOf(const ExpertBackend::Batch& batch, int64_t first, in
     const size_t width = per_row(span);
     return span.subspan(static_cast<size_t>(first) * width, static_cast<size_t>(count) * width);
   };
-  return {batch.layer, count, part(batch.rows), part(batch.expert_ids), part(batch.expert_weights)};
+  ExpertBackend::Batch rows{batch.layer, count, part(batch.rows), part(batch.expert_ids),
+                            part(batch.expert_weights)};
+  rows.call = batch.call;
+  return rows;
 }
 
 }  // namespace

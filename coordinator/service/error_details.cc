@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/log/log_line.h"
 #include "expert_node/service/grpc_status.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -79,7 +80,8 @@ absl::Status ForClient(const absl::Status& status, uint64_t call) {
   if (status.ok() || status.GetPayload(TypeUrl<google::rpc::ErrorInfo>()).has_value()) {
     return status;
   }
-  const std::string log = absl::StrCat("; the server's log has more of it under call ", call);
+  const std::string log =
+      absl::StrCat("; the server's log has more of it under call ", CallName(call));
   switch (status.code()) {
     case absl::StatusCode::kCancelled:
       return status;

@@ -1,5 +1,6 @@
 #include "coordinator/service/generation_stream.h"
 
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
 #include <chrono>
@@ -12,6 +13,9 @@
 
 namespace shoal {
 namespace {
+
+// By which a client names the call to the server's people.
+constexpr char kCallMetadata[] = "shoal-call";
 
 uint64_t Nanoseconds(absl::Duration time) {
   return static_cast<uint64_t>(absl::ToInt64Nanoseconds(time));
@@ -58,17 +62,19 @@ bool IsReplacedBy(const v1::GenerateEvent& waiting, const v1::GenerateEvent& nex
 
 GenerationStream::GenerationStream(const GenerationContext& context,
                                    grpc::CallbackServerContext& call, GenerationInput input,
-                                   std::string caller, uint64_t number,
-                                   std::shared_ptr<CallStop> stop)
+                                   std::string caller, std::shared_ptr<CallStop> stop)
     : context_(context),
       input_(std::move(input)),
       caller_(std::move(caller)),
-      number_(number),
+      number_(NewCallNumber()),
       stop_(std::move(stop)),
       stop_token_(stop_->token()),
       arrived_(context.clock.Now()),
       result_(absl::CancelledError("stopped")),
-      deadline_(call, context.write_limit) {}
+      deadline_(call, context.write_limit) {
+  input_.options.call = number_;
+  call.AddInitialMetadata(kCallMetadata, CallName(number_));
+}
 
 GenerationStream::~GenerationStream() = default;
 
@@ -144,22 +150,34 @@ void GenerationStream::Run(int session_index) {
 
 void GenerationStream::Ended() {
   if (!result_.ok() && !stop_token_.stop_requested()) {
-    context_.log(absl::StrCat("call ", number_, ": ", result_.status().ToString()));
+    Log(result_.status());
     End(ForClient(result_.status(), number_));
     return;
   }
   if (!result_.ok() || result_->finish_reason == FinishReason::kCallerStopped) {
-    End(StopStatus());
+    const absl::Status stopped = StopStatus();
+    Log(stopped);
+    End(stopped);
     return;
   }
+  Log(absl::OkStatus());
   PushFinished(*result_);
   End(absl::OkStatus());
+}
+
+void GenerationStream::Log(const absl::Status& status) const {
+  const std::string message = absl::StrCat(
+      std::string(status.message()), status.ok() ? "done: " : "; ", prefilled_, " prompt and ",
+      generated_, " generated tokens in ",
+      absl::FormatDuration(absl::Trunc(context_.clock.Now() - began_, absl::Milliseconds(1))));
+  context_.log({.message = message, .call = number_, .code = status.code()});
 }
 
 void GenerationStream::Dropped(const absl::Status& why) { End(why); }
 
 bool GenerationStream::OnToken(const TokenEvent& event) {
   ++context_.counters.generated_tokens;
+  ++generated_;
   const absl::Time now = context_.clock.Now();
   if (first_token_) {
     context_.counters.token.Observe(now - last_token_);

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/log/log_line.h"
 #include "common/sync/clock.h"
 #include "common/sync/mutex.h"
 #include "common/tokenizer/chat_template.h"
@@ -52,7 +53,7 @@ struct GenerationContext {
   const Clock& clock;
   absl::Duration max_time;  // of a call; infinite: no limit
   absl::Duration write_limit;
-  std::function<void(const std::string& line)> log;  // thread-safe
+  LogWriter log;  // thread-safe
   std::function<void(GenerationStream* stream)> on_done;
 };
 
@@ -64,10 +65,9 @@ class GenerationStream final : public grpc::ServerWriteReactor<v1::GenerateEvent
  public:
   static constexpr size_t kMaxEvents = 64;
 
-  // `caller` is SessionJob's; `number` is the call's in the log; `stop` stops it. Begin starts it, once.
+  // `caller` is SessionJob's; `stop` stops it. Begin starts it, once.
   GenerationStream(const GenerationContext& context, grpc::CallbackServerContext& call,
-                   GenerationInput input, std::string caller, uint64_t number,
-                   std::shared_ptr<CallStop> stop);
+                   GenerationInput input, std::string caller, std::shared_ptr<CallStop> stop);
   ~GenerationStream() override;
   void Begin();
 
@@ -90,6 +90,8 @@ class GenerationStream final : public grpc::ServerWriteReactor<v1::GenerateEvent
   // Lets others have the turn, and waits for it; also while the reader is behind.
   void PassTurn();
   void PushFinished(const GenerateResult& result);
+  // Tells the log how the call ended.
+  void Log(const absl::Status& status) const;
   // What a call that was stopped ends with.
   absl::Status StopStatus() const;
 
@@ -102,7 +104,7 @@ class GenerationStream final : public grpc::ServerWriteReactor<v1::GenerateEvent
   const GenerationContext& context_;
   GenerationInput input_;
   const std::string caller_;
-  const uint64_t number_;
+  const uint64_t number_;  // the call's in logs; the client gets it first of all
   const std::shared_ptr<CallStop> stop_;
   const std::stop_token stop_token_;
   const absl::Time arrived_;
@@ -111,6 +113,7 @@ class GenerationStream final : public grpc::ServerWriteReactor<v1::GenerateEvent
   bool has_turn_ = false;
   absl::Time began_;
   int64_t prefilled_ = 0;  // tokens
+  int64_t generated_ = 0;
   std::optional<absl::Time> first_token_;
   absl::Time last_token_;  // once there is a first
   absl::StatusOr<GenerateResult> result_;

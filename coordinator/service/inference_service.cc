@@ -137,7 +137,6 @@ class InferenceService::Impl final : public v1::Inference::CallbackService {
   Mutex mutex_;
   CondVar changed_;
   std::map<GenerationStream*, std::shared_ptr<CallStop>> streams_ ABSL_GUARDED_BY(mutex_);
-  uint64_t next_number_ ABSL_GUARDED_BY(mutex_) = 1;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
 
   TextLine texts_;
@@ -160,8 +159,8 @@ InferenceService::Impl::Stream* InferenceService::Impl::Open(
       return Refuse<Stream>(ToDetailedGrpcStatus(DrainingError()));
     }
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself in OnDone
-    stream = new GenerationStream(context_, context, *std::move(input), options_.caller(context),
-                                  next_number_++, stop);
+    stream =
+        new GenerationStream(context_, context, *std::move(input), options_.caller(context), stop);
     streams_.emplace(stream, std::move(stop));
   }
   stream->Begin();

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/log/log_line.h"
 #include "common/metrics/prometheus_text.h"
 #include "common/sync/clock.h"
 #include "coordinator/model.h"
@@ -40,8 +41,8 @@ class InferenceService {
     // Who calls, as CallLimits know it; empty where that is not known.
     std::function<std::string(const grpc::ServerContextBase& call)> caller =
         [](const grpc::ServerContextBase&) { return std::string(); };
-    // Gets a line for every call that fails by the server's fault, from any thread; never a text of a client.
-    std::function<void(const std::string& line)> log = [](const std::string&) {};
+    // Gets a line for every call that is computed, when it has ended; never a text of a client.
+    LogWriter log = [](const LogLine&) {};
   };
 
   // Opens the sessions. `model` and `clock` outlive the service, which outlives the server that it is

@@ -84,7 +84,7 @@ absl::StatusOr<FillOrder> CheckFillRequest(const v1::FillRequest& request,
                                                       ", the request is for ",
                                                       Shown(request.name())));
   }
-  SHOAL_RETURN_IF_ERROR(CheckTermsOfBuild(request.terms()));
+  SHOAL_RETURN_IF_ERROR(CheckTermsOfBuild(request.terms(), kSeenByNode));
   if (!DigestFromHex(request.manifest_sha256()).has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("manifest_sha256 is ",
                                                    Shown(request.manifest_sha256()),
@@ -119,7 +119,11 @@ absl::Status CheckFillTarget(const std::string& directory) {
   }
   struct stat parent {};
   if (::stat(ParentOf(target).c_str(), &parent) != 0) {
-    return ErrnoToStatus(errno, absl::StrCat("look at ", ParentOf(target)));
+    const int error = errno;
+    return error == ENOENT ? absl::NotFoundError(absl::StrCat(
+                                 "the directory ", ParentOf(target), ", in which ", target,
+                                 " would be made, does not exist: make it, ", "or check the path"))
+                           : ErrnoToStatus(error, absl::StrCat("look at ", ParentOf(target)));
   }
   // The directory is made beside its final place and renamed.
   struct stat own {};

@@ -25,6 +25,7 @@ namespace {
 // What a message may have beside its bytes.
 constexpr uint64_t kFramingBytes = 1024;
 constexpr uint64_t kFirstMessageBytes = uint64_t{4} << 20;
+constexpr TermsSides kFilledFrom = {"the model to be filled", "the source"};
 constexpr absl::Duration kAskAgainAfter = absl::Milliseconds(200);
 
 // Of the slices, the first that has something in common with `part`; that.
@@ -101,7 +102,7 @@ absl::Status RemoteSource::DescribeAll() {
     if (said.ok()) {
       source->said = std::make_unique<v1::DescribeReply>(*std::move(said));
       status = source->said->has_terms()
-                   ? CheckTerms(*terms_, source->said->terms())
+                   ? CheckTerms(*terms_, source->said->terms(), kFilledFrom)
                    : absl::FailedPreconditionError("it is an empty node: it holds nothing");
     }
     if (!status.ok()) {
@@ -116,7 +117,7 @@ absl::Status RemoteSource::FetchManifest() {
   SHOAL_RETURN_IF_ERROR(Ask(
       std::string(kManifestFile), [](const Source&) { return true; },
       [this](Source& source) { return FetchManifestFrom(source); }));
-  return CheckTerms(MakeTerms(manifest_), *terms_);
+  return CheckTerms(MakeTerms(manifest_), *terms_, {"the manifest that came", "the request"});
 }
 
 absl::Status RemoteSource::FetchManifestFrom(Source& source) {

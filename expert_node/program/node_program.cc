@@ -150,6 +150,7 @@ absl::Status Serve(const NodeFlags& flags, const NetAddress& address,
   options.directory = flags.directory;
   options.max_rows = node.plan.max_rows;
   options.own = security.own;
+  options.log = [](const LogLine& line) { WriteLogLine(kProgram, line); };
   if (!flags.no_measure) {
     SHOAL_ASSIGN_OR_RETURN(options.read_bytes_per_second,
                            MeasureReadRate(*node.units, kMeasureTime, clock));

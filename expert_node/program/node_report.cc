@@ -3,11 +3,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "common/log/log_line.h"
+
 namespace shoal {
 
-void Note(absl::string_view text) {
-  std::fprintf(stderr, "shoal-node: %s\n", std::string(text).c_str());
-}
+void Note(absl::string_view text) { WriteLogLine(kProgram, {.message = text}); }
 
 void PrintLine(bool json, const nlohmann::json& object, const std::string& text) {
   std::puts(json ? object.dump().c_str() : text.c_str());

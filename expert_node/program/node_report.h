@@ -10,6 +10,8 @@
 
 namespace shoal {
 
+inline constexpr char kProgram[] = "shoal-node";
+
 // How the program ends; docs/operations.md repeats them.
 enum class NodeExit : int {
   kOk = 0,

@@ -38,7 +38,7 @@ CopyService::CopyService(const ExpertSizes& sizes, const v1::Terms& terms, HeldU
 
 absl::StatusOr<ExpertSlice> CopyService::CheckUnits(const grpc::CallbackServerContext& context,
                                                     const v1::FetchUnitsRequest& request) const {
-  SHOAL_RETURN_IF_ERROR(CheckTerms(terms_, request.terms()));
+  SHOAL_RETURN_IF_ERROR(CheckTerms(terms_, request.terms(), kSeenByNode));
   SHOAL_RETURN_IF_ERROR(rules_.CheckLayerIndex(request.layer(), "layer"));
   SHOAL_ASSIGN_OR_RETURN(const ExpertSlice slice, FromMessage(request.slice(), "slice"));
   SHOAL_RETURN_IF_ERROR(CheckSlices(sizes_.whole(), {&slice, 1}, "slice"));
@@ -75,7 +75,7 @@ absl::StatusOr<std::string> CopyService::NameOf(const v1::FetchModelRequest& req
 }
 
 absl::StatusOr<ModelFileContent> CopyService::OpenFile(const v1::FetchModelRequest& request) const {
-  SHOAL_RETURN_IF_ERROR(CheckTerms(terms_, request.terms()));
+  SHOAL_RETURN_IF_ERROR(CheckTerms(terms_, request.terms(), kSeenByNode));
   SHOAL_ASSIGN_OR_RETURN(const std::string name, NameOf(request));
   ModelFileContent file;
   file.path = absl::StrCat(options_.directory, "/", name);

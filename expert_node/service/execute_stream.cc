@@ -192,6 +192,7 @@ void ExecuteStream::Compute(Slot* slot) {
   sums.Resize(request.rows_size(), 0);
   ExpertBackend::Batch batch;
   batch.layer = request.layer();
+  batch.call = request.call();
   batch.num_rows = request.expert_ids_size() / context_.rules.experts_per_row();
   batch.rows = View(request.rows());
   batch.expert_ids = Signed(request.expert_ids());
@@ -214,7 +215,17 @@ void ExecuteStream::Compute(Slot* slot) {
     reply.mutable_error()->set_code(static_cast<int32_t>(status.code()));
     reply.mutable_error()->set_message(
         absl::StrCat("epoch ", request.epoch(), ": ", status.message()));
+    LogFailure(request, status);
   }
+}
+
+void ExecuteStream::LogFailure(const v1::LayerRequest& request, const absl::Status& status) const {
+  if (absl::IsCancelled(status)) {
+    return;
+  }
+  const std::string message =
+      absl::StrCat("layer ", request.layer(), ": ", std::string(status.message()));
+  context_.log.Add({.message = message, .call = request.call(), .code = status.code()});
 }
 
 void ExecuteStream::OnWriteDone(bool ok) {

@@ -14,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "common/log/log_limit.h"
 #include "common/sync/clock.h"
 #include "common/sync/mutex.h"
 #include "expert_node/expert_backend.h"
@@ -27,6 +28,7 @@ namespace v1 {
 class DescribeReply;
 class ExecuteReply;
 class ExecuteRequest;
+class LayerRequest;
 class Terms;
 }  // namespace v1
 
@@ -42,6 +44,7 @@ struct ExecuteContext {
   // answered and cancellations heard meanwhile.
   WorkQueue& work;
   NodeCounters& counters;
+  LogLimit& log;  // of layers that fail
   int max_queued_layers = 0;
   int max_rows_on_reader = 0;
   std::function<void(v1::DescribeReply*)> describe;
@@ -76,6 +79,7 @@ class ExecuteStream final : public grpc::ServerBidiReactor<v1::ExecuteRequest, v
   void AnswerFirst(Slot* slot);
   // Any thread.
   void Compute(Slot* slot);
+  void LogFailure(const v1::LayerRequest& request, const absl::Status& status) const;
   // Of a layer that was computed. The stream may be gone when it returns, unless gRPC called.
   void Answer(Slot* slot);
   // No further message is read. What was read is answered first, or dropped.

@@ -17,6 +17,7 @@ namespace shoal {
 // A message is cut to 1500 bytes: peers refuse trailers of more than 8 KiB, and a byte can take
 // three there. Callers include <grpcpp/support/status.h>.
 grpc::Status ToGrpcStatus(const absl::Status& status);
+// A connection that was closed is told with what to do, instead of gRPC's "Socket closed".
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
 // An error that arrived as code and message (shoal.v1.Error). A code that is no error's becomes

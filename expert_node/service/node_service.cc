@@ -26,6 +26,7 @@ namespace {
 
 constexpr int64_t kMostRows = 65536;
 constexpr int kRefused = 64;
+constexpr int kLinesAMinute = 60;
 
 absl::Status CheckOptions(const NodeService::Options& options) {
   SHOAL_RETURN_IF_ERROR(CheckNodeName(options.name, "name"));
@@ -60,12 +61,14 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
             model, terms_, units,
             {options_.directory, options_.max_fetches, options_.copy_write_limit, options_.own}),
         work_(options_.num_workers),
+        log_(options_.log, kLinesAMinute, clock),
         context_{backend,
                  rules_,
                  terms_,
                  clock,
                  work_,
                  counters_,
+                 log_,
                  options_.max_queued_layers,
                  options_.max_rows_on_reader,
                  [this](v1::DescribeReply* reply) { FillDescription(reply); },
@@ -110,6 +113,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
   CopyService copies_;
   WorkQueue work_;
   NodeCounters counters_;
+  LogLimit log_;
   const ExecuteContext context_;
 
   mutable Mutex mutex_;

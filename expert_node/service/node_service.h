@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/log/log_line.h"
 #include "common/sync/clock.h"
 #include "expert_node/expert_backend.h"
 #include "expert_node/expert_model.h"
@@ -57,6 +58,8 @@ class NodeService {
     uint64_t read_bytes_per_second = 0;
     uint64_t compute_bytes_per_second = 0;
     SecurityPtr own = {};  // of the server; null: without TLS
+    // Gets a line for a layer that fails, at most 60 a minute, from any thread.
+    LogWriter log = [](const LogLine&) {};
   };
 
   // `backend`, `model`, `units` and `clock` outlive the service; `terms` is copied. The service

@@ -2,14 +2,11 @@
 #ifndef SHOAL_EXPERT_NODE_SERVICE_REFUSAL_LOG_H_
 #define SHOAL_EXPERT_NODE_SERVICE_REFUSAL_LOG_H_
 
-#include <cstdint>
 #include <functional>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
+#include "common/log/log_limit.h"
 #include "common/sync/clock.h"
-#include "common/sync/mutex.h"
 
 namespace shoal {
 
@@ -26,13 +23,7 @@ class RefusalLog {
   void Add(absl::string_view line);
 
  private:
-  const Write write_;
-  const int lines_a_minute_;
-  const Clock& clock_;
-  Mutex mutex_;
-  absl::Time minute_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  int lines_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;
+  LogLimit limit_;
 };
 
 }  // namespace shoal

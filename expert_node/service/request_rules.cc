@@ -51,7 +51,7 @@ absl::Status CheckIds(absl::string_view field, const Ids& ids, int64_t num_exper
 }  // namespace
 
 absl::Status RequestRules::CheckHello(const v1::Hello& hello, const v1::Terms& ours) const {
-  SHOAL_RETURN_IF_ERROR(CheckTerms(ours, hello.terms()));
+  SHOAL_RETURN_IF_ERROR(CheckTerms(ours, hello.terms(), kSeenByNode));
   return hello.epoch() != 0 ? absl::OkStatus() : Broken("hello.epoch is 0 or absent");
 }
 

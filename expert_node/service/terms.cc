@@ -18,10 +18,10 @@ constexpr absl::string_view kArithmetic = "exact";
 // What arrived may be of any length and hold any byte; it goes into a message for people.
 std::string Shown(const std::string& value) {
   constexpr size_t kMostShown = 80;
-  return value.empty() ? "absent"
+  return value.empty() ? "none"
                        : absl::StrCat("\"", absl::CHexEscape(value.substr(0, kMostShown)), "\"");
 }
-std::string Shown(uint32_t value) { return value == 0 ? "absent" : absl::StrCat(value); }
+std::string Shown(uint32_t value) { return value == 0 ? "none" : absl::StrCat(value); }
 
 // All but what is the container's.
 v1::Terms TermsOfBuild() {
@@ -33,13 +33,32 @@ v1::Terms TermsOfBuild() {
   return terms;
 }
 
-template <typename T>
-absl::Status CheckField(absl::string_view name, const T& ours, const T& theirs) {
-  if (ours == theirs) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "terms.", name, " differs: ", Shown(ours), " here, ", Shown(theirs), " on the other side"));
+absl::Status Differs(absl::string_view field, const TermsSides& sides, absl::string_view ours,
+                     absl::string_view theirs, absl::string_view fix) {
+  return absl::FailedPreconditionError(absl::StrCat("terms.", field, " differs: ", sides.ours,
+                                                    " has ", ours, ", ", sides.theirs, " has ",
+                                                    theirs, "; ", fix));
+}
+
+// What only another version of Shoal changes. The smaller number is the older one.
+absl::Status CheckRevision(absl::string_view field, const TermsSides& sides, uint32_t ours,
+                           uint32_t theirs, absl::string_view fix) {
+  return ours == theirs ? absl::OkStatus()
+                        : Differs(field, sides, Shown(ours), Shown(theirs),
+                                  absl::StrCat(fix, " on the side of ",
+                                               ours < theirs ? sides.ours : sides.theirs,
+                                               ", which is the older"));
+}
+
+// What belongs to the container.
+absl::Status CheckContainer(absl::string_view field, const TermsSides& sides,
+                            const std::string& ours, const std::string& theirs) {
+  return ours == theirs
+             ? absl::OkStatus()
+             : Differs(field, sides, Shown(ours), Shown(theirs),
+                       "they have different containers (`shoal inspect DIR` says which): "
+                       "start the node on the container that its coordinator has, or on a "
+                       "part of it");
 }
 
 }  // namespace
@@ -52,11 +71,11 @@ v1::Terms MakeTerms(const Manifest& manifest) {
   return terms;
 }
 
-absl::Status CheckTermsOfBuild(const v1::Terms& theirs) {
+absl::Status CheckTermsOfBuild(const v1::Terms& theirs, const TermsSides& sides) {
   v1::Terms ours = TermsOfBuild();
   ours.mutable_container()->set_identity(theirs.container().identity());
   ours.set_codec(theirs.codec());
-  SHOAL_RETURN_IF_ERROR(CheckTerms(ours, theirs));
+  SHOAL_RETURN_IF_ERROR(CheckTerms(ours, theirs, sides));
   if (!DigestFromHex(theirs.container().identity()).has_value()) {
     return absl::FailedPreconditionError(absl::StrCat("terms.container.identity is ",
                                                       Shown(theirs.container().identity()),
@@ -69,17 +88,22 @@ absl::Status CheckTermsOfBuild(const v1::Terms& theirs) {
                           absl::StrCat("terms.codec: ", std::string(codec.message())));
 }
 
-absl::Status CheckTerms(const v1::Terms& ours, const v1::Terms& theirs) {
-  SHOAL_RETURN_IF_ERROR(
-      CheckField("protocol_version", ours.protocol_version(), theirs.protocol_version()));
-  SHOAL_RETURN_IF_ERROR(CheckField("container.container_version",
-                                   ours.container().container_version(),
-                                   theirs.container().container_version()));
-  SHOAL_RETURN_IF_ERROR(
-      CheckField("container.identity", ours.container().identity(), theirs.container().identity()));
-  SHOAL_RETURN_IF_ERROR(CheckField("codec", ours.codec(), theirs.codec()));
-  SHOAL_RETURN_IF_ERROR(CheckField("arithmetic", ours.arithmetic(), theirs.arithmetic()));
-  return CheckField("kernel_revision", ours.kernel_revision(), theirs.kernel_revision());
+absl::Status CheckTerms(const v1::Terms& ours, const v1::Terms& theirs, const TermsSides& sides) {
+  constexpr absl::string_view kInstall = "install the newer Shoal";
+  SHOAL_RETURN_IF_ERROR(CheckRevision("protocol_version", sides, ours.protocol_version(),
+                                      theirs.protocol_version(), kInstall));
+  SHOAL_RETURN_IF_ERROR(CheckRevision(
+      "container.container_version", sides, ours.container().container_version(),
+      theirs.container().container_version(), "convert the model again with the newer Shoal"));
+  SHOAL_RETURN_IF_ERROR(CheckContainer("container.identity", sides, ours.container().identity(),
+                                       theirs.container().identity()));
+  SHOAL_RETURN_IF_ERROR(CheckContainer("codec", sides, ours.codec(), theirs.codec()));
+  if (ours.arithmetic() != theirs.arithmetic()) {
+    return Differs("arithmetic", sides, Shown(ours.arithmetic()), Shown(theirs.arithmetic()),
+                   "install the same version of Shoal on both sides");
+  }
+  return CheckRevision("kernel_revision", sides, ours.kernel_revision(), theirs.kernel_revision(),
+                       kInstall);
 }
 
 }  // namespace shoal

@@ -224,7 +224,7 @@ TEST_F(EmptyNodeTest, ACallThatIsStoppedKeepsWhatIsFinished) {
 TEST_F(EmptyNodeTest, ALentContainerSaysWhatItHoldsAndComputesNothing) {
   NodeClient client(lender_->address().ToString(), kMessageBytes, {});
   SHOAL_ASSERT_OK_AND_ASSIGN(const v1::DescribeReply said, client.Describe());
-  SHOAL_EXPECT_OK(CheckTerms(MakeTerms(container_->manifest()), said.terms()));
+  SHOAL_EXPECT_OK(CheckTerms(MakeTerms(container_->manifest()), said.terms(), kSeenByCoordinator));
   ASSERT_EQ(said.slices_size(), 1);
   EXPECT_EQ(*FromMessage(said.slices(0), "slice"), kSmallWhole);
   EXPECT_EQ(said.name(), "coordinator");

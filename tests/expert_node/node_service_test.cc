@@ -317,7 +317,7 @@ TEST_F(NodeServiceTest, WelcomeAndDescribeSayWhatTheNodeIs) {
   ASSERT_TRUE(client.Send(Hello()));
   const v1::DescribeReply welcome = client.Receive().welcome().node();
   EXPECT_EQ(welcome.name(), "node");
-  SHOAL_EXPECT_OK(CheckTerms(MakeTerms(experts_.manifest), welcome.terms()));
+  SHOAL_EXPECT_OK(CheckTerms(MakeTerms(experts_.manifest), welcome.terms(), kSeenByCoordinator));
   ASSERT_EQ(welcome.slices_size(), 1);
   EXPECT_EQ(*FromMessage(welcome.slices(0), "slice"), held);
   EXPECT_EQ(welcome.num_layers(), 2U);
@@ -447,17 +447,21 @@ TEST_F(NodeServiceTest, TermsThatDifferAreRefusedByName) {
   Serve(blocking_);
   using Change = std::function<void(v1::Terms*)>;
   const std::vector<std::pair<std::string, Change>> changes = {
-      {"terms.protocol_version differs: 1 here, 2 on",
+      {"terms.protocol_version differs: this node has 1, the caller has 2; install the newer Shoal "
+       "on "
+       "the side of this node",
        [](v1::Terms* t) { t->set_protocol_version(2); }},
-      {"terms.container.container_version differs: 1 here, absent on",
+      {"terms.container.container_version differs: this node has 1, the caller has none",
        [](v1::Terms* t) { t->mutable_container()->clear_container_version(); }},
-      {"terms.container.identity differs",
+      {"start the node on the container that its coordinator has",
        [](v1::Terms* t) { t->mutable_container()->set_identity("other"); }},
-      {"terms.codec differs: \"f32\" here, \"rvq3\" on",
+      {"terms.codec differs: this node has \"f32\", the caller has \"rvq3\"",
        [](v1::Terms* t) { t->set_codec("rvq3"); }},
-      {"terms.arithmetic differs: \"exact\" here, absent on",
+      {"terms.arithmetic differs: this node has \"exact\", the caller has none",
        [](v1::Terms* t) { t->clear_arithmetic(); }},
-      {"terms.kernel_revision differs: 1 here, 9 on",
+      {"terms.kernel_revision differs: this node has 1, the caller has 9; install the newer Shoal "
+       "on the "
+       "side of this node",
        [](v1::Terms* t) { t->set_kernel_revision(9); }},
   };
   for (const auto& [message, change] : changes) {

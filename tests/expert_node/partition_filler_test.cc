@@ -472,7 +472,7 @@ TEST_F(PartitionFillerTest, RefusesARequestThatBreaksARule) {
               StatusIs(kFailedPrecondition, HasSubstr("terms.container.container_version")));
   EXPECT_THAT(
       refused([](v1::FillRequest& r) { r.mutable_terms()->mutable_container()->clear_identity(); }),
-      StatusIs(kFailedPrecondition, HasSubstr("terms.container.identity is absent")));
+      StatusIs(kFailedPrecondition, HasSubstr("terms.container.identity is none")));
   EXPECT_THAT(refused([](v1::FillRequest& r) { r.mutable_terms()->set_codec("tcq3"); }),
               StatusIs(kFailedPrecondition, HasSubstr("terms.codec: expert codec \"tcq3\"")));
   EXPECT_THAT(refused([](v1::FillRequest& r) { r.mutable_terms()->set_kernel_revision(99); }),

@@ -183,7 +183,7 @@ TEST_F(ServerSecurityTest, WithoutACertificateNothingIsAnswered) {
               StatusIs(absl::StatusCode::kUnavailable, Not(HasSubstr("certificate"))));
   EXPECT_TRUE(WaitForLog("it shows no certificate"));
   EXPECT_THAT(Call(grpc::CreateChannel(Address(), grpc::InsecureChannelCredentials()), kHealth),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("Socket closed")));
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("closed the connection")));
   EXPECT_TRUE(WaitForLog("no TLS that is accepted"));
 }
 

@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -29,6 +30,11 @@ class Call:
     def __init__(self, stream):
         self.stream = stream
         self.ids, self.text, self.done, self.error, self.kinds = [], "", None, None, []
+
+    @property
+    def number(self):
+        """What the server's log calls it."""
+        return dict(self.stream.initial_metadata()).get("shoal-call", "")
 
     def next(self):
         """The next event's kind; None at the end."""
@@ -67,9 +73,9 @@ class Call:
 class Server:
     """`shoal serve` and a client of it."""
 
-    def __init__(self, test, container, *flags):
+    def __init__(self, test, container, *flags, before=()):
         self.api = test.api
-        self.program = Program(test.shoal.program, "serve", container, "--listen", "127.0.0.1:0", "--ctx", CONTEXT, "--json", *flags)
+        self.program = Program(*before, test.shoal.program, "serve", container, "--listen", "127.0.0.1:0", "--ctx", CONTEXT, "--json", *flags)
         test.stack.callback(self.program.end)
         self.channel = grpc.insecure_channel(self.program.address)
         test.stack.callback(self.channel.close)
@@ -270,8 +276,32 @@ def faults(test):
         os.truncate(path, os.path.getsize(path) // 2)
     call = damaged.generate().finish()
     test.check_error("a damaged bank", call.error, code.DATA_LOSS, "MODEL_DAMAGED")
-    check("call 1: DATA_LOSS" in damaged.program.log and copy in damaged.program.log, "a damaged bank: the server's log names the file", damaged.program.log)
+    check(f"call {call.number}: DATA_LOSS" in damaged.program.log and copy in damaged.program.log, "a damaged bank: the server's log names the file", damaged.program.log)
+    check(f"call {call.number}" in call.error.details(), "a damaged bank: the error names the call as the log does", call.error.details())
     check("little girl" not in damaged.program.log, "a damaged bank: the log has no prompt")
+
+
+def logged(test):
+    """The call that failed on a node is named alike in its log and in the coordinator's, where it came from."""
+    copy = os.path.join(test.work, "damaged_node")
+    shutil.copytree(test.container, copy)
+    node = Program("env", "SHOAL_LOG=json", test.node_program, copy, "--listen", "127.0.0.1:0", "--no-measure", "--json")
+    test.stack.callback(node.end)
+    server = Server(test, test.container, "--nodes", node.address, "--pool-alone", before=("env", "SHOAL_LOG=json"))
+    good = server.generate(max_tokens=3).finish()
+    experts = os.path.join(copy, "experts")
+    for name in os.listdir(experts):
+        os.truncate(os.path.join(experts, name), 0)
+    bad = server.generate("The old man and the sea, and an elephant with zebras", max_tokens=100).finish()
+    check(bad.error is not None and len({good.number, bad.number}) == 2 and len(bad.number) == 16, "calls have numbers of their own", bad.number)
+    lines = {program: [json.loads(line) for line in log.splitlines()] for program, log in (("shoal", server.program.log), ("shoal-node", node.log))}
+    for program, said in lines.items():
+        check(all(line["program"] == program and line["time"] and line["message"] for line in said), f"{program}: every line of the log is an object", said)
+        failed = [line for line in said if line.get("call") == bad.number]
+        check(failed and all(line["code"] == "DATA_LOSS" for line in failed), f"{program}: the log names the call that failed", said)
+    check([line["message"].split(":")[0] for line in lines["shoal"] if line.get("call") == good.number] == ["done"], "and that which did not", lines["shoal"])
+    check(not any(line.get("call") == good.number for line in lines["shoal-node"]), "a node says nothing of what went well")
+    check("elephant" not in server.program.log + node.log, "no log has a prompt")
 
 
 def described(test, server):
@@ -390,6 +420,7 @@ def main():
         examples(test, server)
         drained(test, server)
         faults(test)
+        logged(test)
         pool(test)
     finish()
 

@@ -51,9 +51,12 @@ class Node:
 
 def help_and_flags(program, model):
     status, out, _ = run(program, "--help")
+    check("IP:PORT" in out and "TEXT" not in out and "INT" not in out and max(map(len, out.splitlines())) <= 100, "--help names values as `shoal --help` does", out)
     check(status == 0 and "Examples:" in out and "Exit codes:" in out, "--help has examples and exit codes", out)
     for args, words in (
         ((), ("DIR",)),
+        ((model, "--tls", ""), ("--tls", "a value is missing")),
+        (("--join", "shoal-invite-1/x"), ("--join",)),
         ((model, "--listen", "localhost"), ("write IP:PORT",)),
         ((model, "--listen", "0.0.0.0:0"), ("not loopback", "--insecure")),
         ((model, "--listen", "127.0.0.1:0", "--name", "a b"), ("a b", "1 to 63")),
@@ -75,6 +78,9 @@ def help_and_flags(program, model):
 def refusals(program, model):
     status, _, error = run(program, model + "-missing", "--listen", "127.0.0.1:0")
     check(status == 2 and "-missing" in error and "--name" in error, "a directory that is not there, without a name, is refused with 2", error)
+    for name in ((), ("--name", "x")):
+        status, _, error = run(program, model + "-missing/below", "--listen", "127.0.0.1:0", *name)
+        check(status == 2 and f"the directory {model}-missing, in which" in error and "make it" in error, "a directory whose parent is not there is refused with 2", error)
     status, _, error = run(program, os.path.join(model, "experts"), "--listen", "127.0.0.1:0", "--name", "x")
     check(status == 1 and "is not a container" in error, "a directory that is no container is refused", error)
     status, _, error = run(program, model, "--listen", "127.0.0.1:0", "--budget", "8MiB")

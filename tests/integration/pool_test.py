@@ -180,6 +180,9 @@ class Pools:
             self.shoal.refused((*run, nodes[2].address), 1, "no node holds units 0-3 of experts 0-31")
         self.shoal.refused((*run, "nonsense.json"), 2, "--nodes", "no file nonsense.json")
         self.shoal.refused((*run, "host:"), 2, "--nodes", "HOST:PORT")
+        self.shoal.refused((*run, ""), 2, "--nodes is empty")
+        self.shoal.refused((*run, "127.0.0.1:0"), 2, "--nodes", "127.0.0.1:0", "port 0", "listening on")
+        self.shoal.refused((*run, "127.0.0.1:7101", "--tls", ""), 2, "--tls is empty")
         self.shoal.refused((*run, "192.0.2.1:7071"), 2, "--insecure")
         self.shoal.refused(("run", self.container, "--ids", PROMPT, "--pool-alone"), 2, "--nodes")
 

@@ -8,14 +8,19 @@ else, each with the reason in the server's log and none for the peer.
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 
+import grpc
+
+from readme_section import free_port
 from shoal_program import Program, Shoal, check, finish, wait
 
 GENERATE = ("Once upon a time", "--max-tokens", 16, "--json")
+POOL = "home"
 LINK = ("bench", "link", "--round-trips", 1, "--batches", 1)
 
 
@@ -39,8 +44,11 @@ class Tls:
         self.stack.callback(program.end)
         return program
 
+    def node_command(self, identity):
+        return (self.node_program, self.container, "--listen", "127.0.0.1:0", "--no-measure", "--json", "--tls", self.path(identity))
+
     def node(self, identity, *more):
-        return self.start(self.node_program, self.container, "--listen", "127.0.0.1:0", "--no-measure", "--json", "--tls", self.path(identity), *more)
+        return self.start(*self.node_command(identity), *more)
 
     def node_is_refused(self, what, *arguments, words):
         done = subprocess.run([self.node_program, self.container, "--listen", "127.0.0.1:0", "--no-measure", *map(str, arguments)],
@@ -57,6 +65,8 @@ class Tls:
         self.join()
         self.same_bits()
         self.strangers()
+        self.dates()
+        self.roles()
         self.fill()
         self.revoke()
         self.keys()
@@ -70,7 +80,7 @@ class Tls:
             program.end()
 
     def make_the_authority(self):
-        self.shoal.ok("cluster", "init", self.pool, "--name", "home")
+        self.shoal.ok("cluster", "init", self.pool, "--name", POOL)
         self.shoal.refused(("cluster", "init", self.pool), 1, "is there already")
         modes = {oct(os.stat(os.path.join(d, f)).st_mode & 0o777) for d, _, files in os.walk(self.pool) for f in files}
         check(modes == {"0o600"}, "what the authority wrote is its owner's alone", modes)
@@ -112,12 +122,12 @@ class Tls:
     def strangers(self):
         a = self.nodes["a"]
         run = (*LINK, self.container, "--nodes", a.address)  # ends at the first refusal
-        result = self.shoal.refused(run, 1, "Socket closed")
+        result = self.shoal.refused(run, 1, "the other side closed the connection", "--tls")
         check("certificate" not in result.error, "a client in plain text learns nothing", result.error)
         check(a.logs("no TLS that is accepted"), "a client in plain text is in the log", a.log)
         self.shoal.refused((*run, "--tls", self.path("a")), 1, "node a", "coordinator is needed")
         other = self.path("other")
-        self.shoal.ok("cluster", "init", other, "--name", "home")
+        self.shoal.ok("cluster", "init", other, "--name", POOL)
         self.shoal.refused((*run, "--tls", os.path.join(other, "coordinator")), 1, "another authority")
         plan = self.path("wrong_name.json")
         identity = self.shoal.ok("inspect", self.container, "--json").json["identity"]
@@ -139,6 +149,67 @@ class Tls:
         os.chmod(os.path.join(self.coordinator, "key.pem"), 0o600)
         self.same_bits()
 
+    def issue_by_hand(self, name, begin, end):
+        """An identity of a node as the authority would make it, valid between these times; with OpenSSL's own tool."""
+        directory, authority = self.path(name), os.path.join(self.pool, "authority")
+        os.makedirs(os.path.join(directory, "ca"), 0o700)
+        with open(os.path.join(directory, "ca", "conf"), "w") as file:
+            file.write(f"[ca]\ndefault_ca=d\n[d]\ndatabase={directory}/ca/index\nrand_serial=yes\nnew_certs_dir={directory}/ca\ndefault_md=sha256\npolicy=p\n"
+                       f"[p]\ncommonName=supplied\n[e]\nbasicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\n"
+                       f"extendedKeyUsage=serverAuth,clientAuth\nsubjectAltName=URI:shoal://{POOL}/node/{name},DNS:{name}.node.shoal\n")
+        open(os.path.join(directory, "ca", "index"), "w").close()
+        for command in (["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "key.pem"],
+                        ["req", "-new", "-key", "key.pem", "-subj", f"/CN={name}", "-out", "ca/request"],
+                        ["ca", "-batch", "-notext", "-config", "ca/conf", "-extensions", "e", "-in", "ca/request", "-out", "certificate.pem", "-startdate", begin,
+                         "-enddate", end, "-cert", os.path.join(authority, "certificate.pem"), "-keyfile", os.path.join(authority, "key.pem")]):
+            subprocess.run(["openssl", *command], cwd=directory, check=True, capture_output=True)
+        shutil.copy(os.path.join(self.coordinator, "authority.pem"), directory)
+        for file in ("key.pem", "certificate.pem"):
+            os.chmod(os.path.join(directory, file), 0o600)
+
+    def certificate_flags(self, name):
+        return ["-cert", os.path.join(self.path(name), "certificate.pem"), "-key", os.path.join(self.path(name), "key.pem"), "-alpn", "h2"]
+
+    def dates(self):
+        """Certificates that are not valid any more, or not yet: as a client's, as a server's, and as one's own."""
+        a = self.nodes["a"]
+        self.issue_by_hand("good", "20200101000000Z", "20990101000000Z")
+        self.start(*self.node_command("good")).end()
+        for name, begin, end, reason in (("old", "20200101000000Z", "20200201000000Z", "it expired on 2020-02-01"),
+                                         ("early", "20980101000000Z", "20990101000000Z", "it is not valid before 2098-01-01")):
+            self.issue_by_hand(name, begin, end)
+            self.node_is_refused(f"a node does not start: {reason}", "--tls", self.path(name), words=[reason])
+            subprocess.run(["openssl", "s_client", "-connect", a.address, *self.certificate_flags(name)], input=b"", capture_output=True, timeout=60)
+            check(a.logs(f"the certificate of node {name} is refused: {reason}"), f"a client is refused, and the log says why: {reason}", a.log)
+            port = free_port()
+            server = subprocess.Popen(["openssl", "s_server", "-accept", str(port), *self.certificate_flags(name)], stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            self.stack.callback(server.kill)
+            while b"ACCEPT" not in server.stdout.readline():
+                check(server.poll() is None, "openssl s_server serves")
+            self.shoal.refused((*LINK, self.container, "--nodes", f"127.0.0.1:{port}", "--tls", self.coordinator), 1, reason)
+            server.kill()
+
+    def roles(self):
+        """Members of the pool that call what is not theirs: refused before their message, which is none, is looked at."""
+        a = self.nodes["a"]
+        self.shoal.ok("cluster", "issue", self.pool, "laptop", "--role", "client", "--out", self.path("laptop"))
+        for identity, who, method in (("b", "node b", "Execute"), ("b", "node b", "Fill"), ("b", "node b", "FetchUnits"), ("laptop", "client laptop", "Execute"),
+                                      ("laptop", "client laptop", "Describe"), ("laptop", "client laptop", "FetchModel")):
+            pem = [open(os.path.join(self.path(identity), f"{file}.pem"), "rb").read() for file in ("authority", "key", "certificate")]
+            with grpc.secure_channel(a.address, grpc.ssl_channel_credentials(*pem), [("grpc.ssl_target_name_override", "a.node.shoal")]) as channel:
+                error = None
+                try:
+                    list(channel.stream_stream(f"/shoal.v1.ExpertNode/{method}")(iter([b"\xff\xff"]), timeout=60))
+                except grpc.RpcError as refusal:
+                    error = refusal
+            if method == "FetchUnits":  # a node's too, with a grant: the message is read
+                check(error is not None and error.code() != grpc.StatusCode.PERMISSION_DENIED, f"{who} may call {method}", error)
+                continue
+            check(error is not None and (error.code(), error.details()) == (grpc.StatusCode.PERMISSION_DENIED, "not allowed"), f"{who} may not call {method}", error)
+            check(a.logs(f"{who}: "), f"and the log names {who}", a.log)
+        self.shoal.refused((*LINK, self.container, "--nodes", a.address, "--tls", self.path("laptop")), 1, "client laptop", "coordinator is needed")
+
     def fill(self):
         """A node that is empty is filled from the container and from a node, with a grant for its slices."""
         self.shoal.ok("cluster", "issue", self.pool, "d", "--role", "node", "--out", self.path("d"))
@@ -149,7 +220,7 @@ class Tls:
                        "epoch": 1, "nodes": [{"name": "d", "address": empty.address, "slices": [{"units": [0, 8], "experts": [0, 32]}], "copies": []}]},
                       file)
         fill = ("fill", self.container, "--plan", plan)
-        self.shoal.refused(fill, 1, "Socket closed")
+        self.shoal.refused(fill, 1, "the other side closed the connection", "--tls")
         self.shoal.ok(*fill, "--from", self.nodes["a"].address, "--tls", self.coordinator)
         wanted = self.shoal.ok("run", self.container, *GENERATE).json
         found = self.shoal.ok("run", self.container, *GENERATE, "--pool-alone", "--nodes", plan, "--tls", self.coordinator).json

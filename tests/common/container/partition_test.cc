@@ -286,6 +286,14 @@ TEST_F(PartitionTest, FilesThatDoNotBelongAreFound) {
               ElementsAre(AllOf(HasSubstr("slices/trunk.bin"), HasSubstr("does not belong"))));
 }
 
+TEST_F(PartitionTest, WithoutItsIndexItIsNamedAsWhatItIs) {
+  std::filesystem::remove(PathOf("partition.json"));
+  EXPECT_THAT(Container::Open(Dir()),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("holds slices and no partition.json"),
+                             HasSubstr("Copy that file too"), HasSubstr("shoal fill"))));
+}
+
 TEST_F(PartitionTest, AContainerAndAPartitionAreNotTakenForEachOther) {
   EXPECT_THAT(Container::Open(Dir()), StatusIs(absl::StatusCode::kFailedPrecondition,
                                                AllOf(HasSubstr(Dir()), HasSubstr("partition"))));

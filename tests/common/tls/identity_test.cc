@@ -93,7 +93,8 @@ TEST_F(IdentityTest, AMismatchedExpiredOrForeignOneIsRefused) {
   EXPECT_THAT(LoadIdentity(dir_ / "foreign", now_),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another authority")));
   EXPECT_THAT(LoadIdentity(dir_ / "nowhere", now_),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("nowhere/key.pem")));
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("nowhere/key.pem"), HasSubstr("shoal-node --join"))));
 }
 
 TEST_F(IdentityTest, NothingIsOverwritten) {

@@ -54,9 +54,9 @@ TEST(ErrorDetailsTest, BothMessagesAreCut) {
 
 TEST(ErrorDetailsTest, AFaultOfTheServerIsToldByItsCodeAlone) {
   const absl::Status damaged =
-      ForClient(absl::DataLossError("/data/model/bank.3: unit 5 of expert 7"), 12);
+      ForClient(absl::DataLossError("/data/model/bank.3: unit 5 of expert 7"), 0x12);
   EXPECT_THAT(damaged, StatusIs(absl::StatusCode::kDataLoss,
-                                AllOf(HasSubstr("call 12"), Not(HasSubstr("bank")))));
+                                AllOf(HasSubstr("call 0000000000000012"), Not(HasSubstr("bank")))));
   EXPECT_EQ(InfoOf(damaged).reason, "MODEL_DAMAGED");
   const absl::Status other = ForClient(absl::PermissionDeniedError("open /data/model"), 1);
   EXPECT_THAT(other, StatusIs(absl::StatusCode::kInternal, Not(HasSubstr("data"))));

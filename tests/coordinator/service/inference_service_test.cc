@@ -128,9 +128,9 @@ class InferenceServiceTest : public ::testing::Test {
 
   void Start(InferenceService::Options options = {}, const std::string& directory = RvqModel()) {
     options.model_name = "tiny";
-    options.log = [this](const std::string& line) {
+    options.log = [this](const LogLine& line) {
       MutexLock lock(&mutex_);
-      log_ += line + "\n";
+      log_ += FormatLogLine("shoal", line, LogFormat::kText, absl::Now()) + "\n";
     };
     // One more, for what answers are compared with.
     model_ = OpenModel(
@@ -447,7 +447,7 @@ TEST_F(InferenceServiceTest, DamageIsToldWithoutAPathAndLoggedWithIt) {
   EXPECT_EQ(InfoOf(status).reason, "MODEL_DAMAGED");
   EXPECT_THAT(status.error_message(), Not(HasSubstr(dir / "")));
   EXPECT_THAT(status.error_message(), HasSubstr("call 1"));
-  EXPECT_THAT(log(), HasSubstr("call 1: DATA_LOSS"));
+  EXPECT_THAT(log(), HasSubstr(": DATA_LOSS: "));
   EXPECT_THAT(log(), HasSubstr(copy));
   EXPECT_THAT(log(), Not(HasSubstr(kPrompt)));
 }
