@@ -25,8 +25,6 @@
 #include "expert_node/local_expert_backend.h"
 #include "expert_node/service/held_units.h"
 #include "expert_node/service/node_service.h"
-#include "expert_node/service/terms.h"
-#include "shoal/v1/types.pb.h"
 #include "tests/coordinator/convert/small_checkpoint.h"
 #include "tests/testing/expert_batch.h"
 #include "tests/testing/status_matchers.h"
@@ -127,23 +125,7 @@ class TestNode {
   TestNode& operator=(const TestNode&) = delete;
 
   // On the port of the first start.
-  void Start() {
-    NodeService::Options options;
-    options.name = name_;
-    options.directory = container_.directory();
-    options.max_rows = max_rows_;
-    options.max_rows_on_reader = 0;
-    auto service = NodeService::Create(*backend_, model_, MakeTerms(container_.manifest()), *units_,
-                                       options, Clock::Real());
-    EXPECT_THAT(service, testing::IsOk());
-    service_ = *std::move(service);
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort(address(), grpc::InsecureServerCredentials(), &port_);
-    builder.RegisterService(&service_->grpc_service());
-    builder.SetMaxReceiveMessageSize(static_cast<int>(service_->MaxRequestBytes()));
-    server_ = builder.BuildAndStart();
-    ASSERT_NE(server_, nullptr) << address();
-  }
+  void Start();
   // Cuts every stream at once, as a power cut does.
   void Kill() {
     if (server_ != nullptr) {
