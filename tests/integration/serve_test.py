@@ -117,7 +117,7 @@ def drills(cluster):
     cluster.start("b")
     cluster.wait_for("b", "live")
     before = cluster.node("b")["requests"]
-    cluster.drill("slow", "a", "--factor", 1000, "--seconds", 2)
+    cluster.drill("slow", "a", "--factor", 1000, "--seconds", 4)
     check(cluster.node("a")["hedges"] > 0, "drill: a slow node is hedged", str(cluster.node("a")))
     check(cluster.node("b")["requests"] > before, "drill: a node that came back works again")
     cluster.wait_for("a", "live")
