@@ -1,6 +1,5 @@
 #include "coordinator/cli/pool_flags.h"
 
-#include <cstdio>
 #include <filesystem>
 #include <string>
 
@@ -8,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/log/log_line.h"
 #include "common/net/address.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
@@ -133,10 +133,7 @@ absl::StatusOr<std::optional<PoolOptions>> PoolFlags::Options(Console& console) 
   }
   PoolOptions options;
   SHOAL_ASSIGN_OR_RETURN(options.audit_share, AuditShare(audit));
-  options.log = [](absl::string_view line) {
-    // In one piece: threads that compute call it too.
-    std::fputs(absl::StrCat("shoal: ", line, "\n").c_str(), stderr);
-  };
+  options.log = [](absl::string_view line) { WriteLogLine("shoal", {.message = line}); };
   options.node_wait = absl::Seconds(node_wait_seconds);
   SHOAL_ASSIGN_OR_RETURN(const bool is_file, NodesAreFile(*nodes));
   if (is_file) {

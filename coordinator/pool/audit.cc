@@ -18,18 +18,14 @@ namespace {
 
 constexpr char kThisProcess[] = "the coordinator";
 
-bool CanBeAsked(const RemoteNode& node) {
-  const NodeState state = node.state();
-  return state != NodeState::kLost && state != NodeState::kQuarantined;
-}
-
 // The same work for some of the holders, by their index, and of these for those that can be asked
 // now: an audit waits for nobody.
 std::vector<Cell> CellsOf(const LayerCallPool& pool, const std::function<bool(size_t)>& may) {
   std::vector<Cell> cells(pool.cells.begin(), pool.cells.end());
   for (Cell& cell : cells) {
     std::erase_if(cell.holders, [&](size_t holder) {
-      return holder == pool.nodes.size() || !may(holder) || !CanBeAsked(*pool.nodes[holder]);
+      return holder == pool.nodes.size() || !may(holder) ||
+             !CanBeAsked(pool.nodes[holder]->state());
     });
   }
   return cells;

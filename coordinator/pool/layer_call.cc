@@ -421,11 +421,7 @@ bool LayerCall::IsReplaceable(const Part& part) const {
 // Whether a holder is back that takes fewer rows than there are.
 bool LayerCall::TooManyRows(const Part& part) const {
   const auto takes_fewer = [this](size_t holder) {
-    if (holder == pool_.nodes.size()) {
-      return false;
-    }
-    const NodeState state = pool_.nodes[holder]->state();
-    return state != NodeState::kLost && state != NodeState::kQuarantined &&
+    return holder < pool_.nodes.size() && CanBeAsked(pool_.nodes[holder]->state()) &&
            pool_.nodes[holder]->max_rows() < batch_.num_rows;
   };
   return std::any_of(part.cells.begin(), part.cells.end(), [&](size_t cell) {

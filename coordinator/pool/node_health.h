@@ -18,6 +18,10 @@ enum class NodeState { kLive, kSuspect, kDrained, kQuarantined, kLost };
 inline constexpr NodeState kNodeStates[] = {NodeState::kLive, NodeState::kSuspect,
                                             NodeState::kDrained, NodeState::kQuarantined,
                                             NodeState::kLost};
+// Whether it may be asked for anything at all.
+constexpr bool CanBeAsked(NodeState state) {
+  return state != NodeState::kLost && state != NodeState::kQuarantined;
+}
 // "live", "suspect", "drained", "quarantined", "lost"
 absl::string_view NodeStateName(NodeState state);
 

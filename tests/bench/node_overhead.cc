@@ -23,9 +23,13 @@
 #include "expert_node/service/node_server.h"
 #include "expert_node/service/node_service.h"
 #include "shoal/v1/expert_node.grpc.pb.h"
+#include "tests/bench/bench_support.h"
 
 namespace shoal {
 namespace {
+
+using ::shoal::testing::Median;
+using ::shoal::testing::OrDie;
 
 using SteadyClock = std::chrono::steady_clock;
 
@@ -106,12 +110,6 @@ class EchoService final : public grpc::CallbackGenericService {
 
 double Microseconds(SteadyClock::duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
-}
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 class EchoClient {
@@ -206,15 +204,6 @@ double MedianRoundTrip(Client& client, int round_trips) {
     time = client.RoundTrip();
   }
   return Median(times);
-}
-
-template <typename T>
-T OrDie(absl::StatusOr<T> value) {
-  if (!value.ok()) {
-    std::fprintf(stderr, "%s\n", value.status().ToString().c_str());
-    std::abort();
-  }
-  return *std::move(value);
 }
 
 void Compare(EchoClient& echo, NodeClient& node, int pairs, int round_trips) {

@@ -24,18 +24,13 @@
 #include "coordinator/service/inference_service.h"
 #include "expert_node/service/grpc_server.h"
 #include "shoal/v1/inference.grpc.pb.h"
+#include "tests/bench/bench_support.h"
 
 namespace shoal {
 namespace {
 
-template <typename T>
-T OrDie(absl::StatusOr<T> value) {
-  if (!value.ok()) {
-    std::fprintf(stderr, "%s\n", value.status().ToString().c_str());
-    std::abort();
-  }
-  return *std::move(value);
-}
+using ::shoal::testing::Median;
+using ::shoal::testing::OrDie;
 
 void Must(bool condition, const char* what) {
   if (!condition) {
@@ -167,12 +162,6 @@ void WaitUntilIdle(v1::Inference::Stub& stub) {
     grpc::ClientContext context;
     Must(stub.GetModel(&context, {}, &reply).ok(), "GetModel is answered");
   } while (reply.load().running() > 0);
-}
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 std::vector<double> Microseconds(const std::vector<absl::Time>& from,

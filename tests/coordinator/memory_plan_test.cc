@@ -57,6 +57,18 @@ TEST_F(MemoryPlanTest, PartsAddUpToTheFloor) {
   EXPECT_EQ(plan.floor.back().name, "expert_cache");
 }
 
+TEST_F(MemoryPlanTest, AnAuditHasThreeMessagesForOne) {
+  const auto pool_bytes = [this](int num_nodes, bool audits) {
+    options_.num_nodes = num_nodes;
+    options_.audits = audits;
+    const absl::StatusOr<MemoryPlan> plan = Plan();
+    EXPECT_THAT(plan, testing::IsOk());
+    return plan.ok() ? PartOf(*plan, "pool") : 0;
+  };
+  EXPECT_LT(pool_bytes(2, false), pool_bytes(2, true));
+  EXPECT_EQ(pool_bytes(6, false), pool_bytes(2, true));
+}
+
 TEST_F(MemoryPlanTest, RequestsOfClientsAreCounted) {
   SHOAL_ASSERT_OK_AND_ASSIGN(const MemoryPlan without, Plan());
   options_.client_bytes = 12345;

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,8 +11,11 @@
 #include "coordinator/service/error_details.h"
 #include "coordinator/service/inference_rules.h"
 #include "shoal/v1/inference.pb.h"
+#include "tests/fuzz/parse_message.h"
 
 namespace {
+
+using ::shoal::testing::ParseMessage;
 
 constexpr int64_t kVocab = 4096;
 constexpr int64_t kContext = 512;
@@ -62,17 +64,6 @@ void CheckInput(const shoal::InferenceRules& rules,
   }
 }
 
-template <typename Message>
-std::optional<Message> Parse(const uint8_t* data, size_t size) {
-  Message message;
-  if (!message.ParseFromArray(data, static_cast<int>(size))) {
-    return std::nullopt;
-  }
-  // Unknown fields are kept by the library, and are no rule's matter.
-  message.DiscardUnknownFields();
-  return message;
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -84,18 +75,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ++data;
   --size;
   if (kind == 0) {
-    if (const auto request = Parse<shoal::v1::GenerateRequest>(data, size)) {
+    if (const auto request = ParseMessage<shoal::v1::GenerateRequest>(data, size)) {
       CheckInput(*rules, rules->CheckGenerate(*request), request->ByteSizeLong());
     }
   } else if (kind == 1) {
-    if (const auto request = Parse<shoal::v1::ChatRequest>(data, size)) {
+    if (const auto request = ParseMessage<shoal::v1::ChatRequest>(data, size)) {
       CheckInput(*rules, rules->CheckChat(*request), request->ByteSizeLong());
     }
   } else if (kind == 2) {
-    if (const auto request = Parse<shoal::v1::TokenizeRequest>(data, size)) {
+    if (const auto request = ParseMessage<shoal::v1::TokenizeRequest>(data, size)) {
       ExpectRefusal(rules->CheckTokenize(*request));
     }
-  } else if (const auto request = Parse<shoal::v1::DetokenizeRequest>(data, size)) {
+  } else if (const auto request = ParseMessage<shoal::v1::DetokenizeRequest>(data, size)) {
     const auto ids = rules->CheckDetokenize(*request);
     ExpectRefusal(ids.status());
     Expect(!ids.ok() || static_cast<int64_t>(ids->size()) <= kContext);

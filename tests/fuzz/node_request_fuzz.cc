@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,8 +19,11 @@
 #include "expert_node/service/slice_message.h"
 #include "expert_node/service/terms.h"
 #include "shoal/v1/expert_node.pb.h"
+#include "tests/fuzz/parse_message.h"
 
 namespace {
+
+using ::shoal::testing::ParseMessage;
 
 constexpr int64_t kMaxRows = 3;
 constexpr char kIdentity[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -203,17 +205,6 @@ void CheckGrant(const uint8_t* data, size_t size, bool patched) {
   }
 }
 
-template <typename Message>
-std::optional<Message> Parse(const uint8_t* data, size_t size) {
-  Message message;
-  if (!message.ParseFromArray(data, static_cast<int>(size))) {
-    return std::nullopt;
-  }
-  // Unknown fields are kept by the library, and are no rule's matter.
-  message.DiscardUnknownFields();
-  return message;
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -224,19 +215,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ++data;
   --size;
   if (kind == 0) {
-    if (const auto request = Parse<shoal::v1::ExecuteRequest>(data, size)) {
+    if (const auto request = ParseMessage<shoal::v1::ExecuteRequest>(data, size)) {
       CheckExecute(*request);
     }
   } else if (kind == 1) {
-    if (const auto request = Parse<shoal::v1::FetchUnitsRequest>(data, size)) {
+    if (const auto request = ParseMessage<shoal::v1::FetchUnitsRequest>(data, size)) {
       CheckFetch(*request);
     }
   } else if (kind == 2) {
-    if (const auto request = Parse<shoal::v1::FillRequest>(data, size)) {
+    if (const auto request = ParseMessage<shoal::v1::FillRequest>(data, size)) {
       CheckFill(*request);
     }
   } else if (kind == 3) {
-    if (const auto reply = Parse<shoal::v1::DescribeReply>(data, size)) {
+    if (const auto reply = ParseMessage<shoal::v1::DescribeReply>(data, size)) {
       CheckDescription(*reply);
     }
   } else {
