@@ -74,7 +74,7 @@ class ServeCommand final : public Command {
         server_flags_.Security(protection.tls, address, protection.insecure, console));
     SHOAL_RETURN_IF_ERROR(CheckCanListen(address));
     inference_options.caller = [security, address](const grpc::ServerContextBase& call) {
-      return LimitNameOf(call, security, address);
+      return OriginOf(call, security, address).limit_name;
     };
     SHOAL_ASSIGN_OR_RETURN(const std::optional<NetAddress> metrics_address,
                            metrics_flags_.Address(protection.insecure));
@@ -97,14 +97,16 @@ class ServeCommand final : public Command {
     SHOAL_ASSIGN_OR_RETURN(
         const std::unique_ptr<GrpcServer> server,
         GrpcServer::Start(
-            services,
-            {.address = address,
-             .max_request_bytes = std::max(kMaxPlanBytes, inference->MaxRequestBytes()),
-             .health_names = names,
-             .security = security,
-             .limits = {.calls = InferenceService::Limits(inference_options),
-                        .message_bytes = model_flags_.client_bytes +
-                                         (units == nullptr ? 0 : units->MessageBytes())}}));
+            services, {.address = address,
+                       .max_request_bytes = std::max(kMaxPlanBytes, inference->MaxRequestBytes()),
+                       .health_names = names,
+                       .security = security,
+                       .limits = {.calls = InferenceService::Limits(inference_options),
+                                  .message_bytes = model_flags_.client_bytes +
+                                                   (units == nullptr ? 0 : units->MessageBytes())},
+                       .watched_by_service = {{CallKind::kAnswer, [&inference](ServerGuard& guard) {
+                                                 inference->SetGuard(guard);
+                                               }}}}));
     SHOAL_ASSIGN_OR_RETURN(
         const std::unique_ptr<MetricsServer> metrics,
         StartMetrics(

@@ -60,7 +60,7 @@ bool IsReplacedBy(const v1::GenerateEvent& waiting, const v1::GenerateEvent& nex
 
 }  // namespace
 
-GenerationStream::GenerationStream(const GenerationContext& context,
+GenerationStream::GenerationStream(const GenerationContext& context, ServerGuard* guard,
                                    grpc::CallbackServerContext& call, GenerationInput input,
                                    std::string caller, std::shared_ptr<CallStop> stop)
     : context_(context),
@@ -71,7 +71,7 @@ GenerationStream::GenerationStream(const GenerationContext& context,
       stop_token_(stop_->token()),
       arrived_(context.clock.Now()),
       result_(absl::CancelledError("stopped")),
-      deadline_(call, context.write_limit) {
+      watch_(guard, call, CallKind::kAnswer) {
   input_.options.call = number_;
   call.AddInitialMetadata(kCallMetadata, CallName(number_));
 }
@@ -307,7 +307,7 @@ void GenerationStream::SendNext() {
     }
   }
   if (event != nullptr) {
-    deadline_.Begin(event->ByteSizeLong());
+    watch_.BeginWrite(event->ByteSizeLong());
     StartWrite(event);
   } else {
     Finish(ToDetailedGrpcStatus(end));
@@ -315,7 +315,7 @@ void GenerationStream::SendNext() {
 }
 
 void GenerationStream::OnWriteDone(bool ok) {
-  deadline_.End();
+  watch_.EndWrite();
   {
     MutexLock lock(&mutex_);
     sending_ = nullptr;

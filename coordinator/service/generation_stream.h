@@ -30,7 +30,7 @@
 #include "coordinator/service/session_scheduler.h"
 #include "coordinator/service/text_line.h"
 #include "coordinator/service/turns.h"
-#include "expert_node/service/write_deadline.h"
+#include "expert_node/service/call_watch.h"
 
 namespace shoal {
 
@@ -52,8 +52,7 @@ struct GenerationContext {
   InferenceCounters& counters;
   const Clock& clock;
   absl::Duration max_time;  // of a call; infinite: no limit
-  absl::Duration write_limit;
-  LogWriter log;  // thread-safe
+  LogWriter log;            // thread-safe
   std::function<void(GenerationStream* stream)> on_done;
 };
 
@@ -65,9 +64,11 @@ class GenerationStream final : public grpc::ServerWriteReactor<v1::GenerateEvent
  public:
   static constexpr size_t kMaxEvents = 64;
 
-  // `caller` is SessionJob's; `stop` stops it. Begin starts it, once.
-  GenerationStream(const GenerationContext& context, grpc::CallbackServerContext& call,
-                   GenerationInput input, std::string caller, std::shared_ptr<CallStop> stop);
+  // `caller` is SessionJob's; `stop` stops it. `guard`, which may be null, outlives it. Begin starts it,
+  // once.
+  GenerationStream(const GenerationContext& context, ServerGuard* guard,
+                   grpc::CallbackServerContext& call, GenerationInput input, std::string caller,
+                   std::shared_ptr<CallStop> stop);
   ~GenerationStream() override;
   void Begin();
 
@@ -118,7 +119,7 @@ class GenerationStream final : public grpc::ServerWriteReactor<v1::GenerateEvent
   absl::Time last_token_;  // once there is a first
   absl::StatusOr<GenerateResult> result_;
 
-  WriteDeadline deadline_;
+  CallWatch watch_;
   grpc::Alarm max_time_;
   Mutex mutex_;
   CondVar changed_;

@@ -3,6 +3,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <optional>
 #include <utility>
@@ -85,7 +86,6 @@ class InferenceService::Impl final : public v1::Inference::CallbackService {
                  counters_,
                  clock,
                  options.max_time,
-                 options.write_limit,
                  options.log,
                  [this](GenerationStream* stream) { Remove(stream); }} {}
 
@@ -110,6 +110,7 @@ class InferenceService::Impl final : public v1::Inference::CallbackService {
     return Open(*context, rules_.CheckChat(*request));
   }
 
+  void SetGuard(ServerGuard& guard) { guard_ = &guard; }
   int64_t MaxRequestBytes() const { return rules_.MaxRequestBytes(); }
   void AppendMetrics(PrometheusText& text);
   void Drain();
@@ -142,6 +143,7 @@ class InferenceService::Impl final : public v1::Inference::CallbackService {
   TextLine texts_;
   SessionScheduler scheduler_;
   const GenerationContext context_;
+  std::atomic<ServerGuard*> guard_{nullptr};
 };
 
 InferenceService::Impl::Stream* InferenceService::Impl::Open(
@@ -159,8 +161,8 @@ InferenceService::Impl::Stream* InferenceService::Impl::Open(
       return Refuse<Stream>(ToDetailedGrpcStatus(DrainingError()));
     }
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself in OnDone
-    stream =
-        new GenerationStream(context_, context, *std::move(input), options_.caller(context), stop);
+    stream = new GenerationStream(context_, guard_, context, *std::move(input),
+                                  options_.caller(context), stop);
     streams_.emplace(stream, std::move(stop));
   }
   stream->Begin();
@@ -361,6 +363,7 @@ InferenceService::~InferenceService() = default;
 grpc::Service& InferenceService::grpc_service() { return *impl_; }
 int64_t InferenceService::MaxRequestBytes() const { return impl_->MaxRequestBytes(); }
 void InferenceService::AppendMetrics(PrometheusText& text) { impl_->AppendMetrics(text); }
+void InferenceService::SetGuard(ServerGuard& guard) { impl_->SetGuard(guard); }
 void InferenceService::Drain() { impl_->Drain(); }
 bool InferenceService::WaitUntilDrained(absl::Duration timeout) {
   return impl_->WaitUntilDrained(timeout);

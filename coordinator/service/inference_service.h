@@ -24,6 +24,8 @@ class Service;
 
 namespace shoal {
 
+class ServerGuard;
+
 // Thread-safe. Calls arrive on gRPC's threads, which never compute: one thread reads texts, and one a
 // session generates. Of those one computes at a time, a token or a chunk of a prompt each, in turn.
 class InferenceService {
@@ -36,8 +38,6 @@ class InferenceService {
     // the sessions.
     std::optional<int64_t> max_of_caller = {};
     absl::Duration max_time = absl::InfiniteDuration();  // of a call, the wait included
-    // How long a client may leave an event untaken, once no more are kept for it.
-    absl::Duration write_limit = absl::Seconds(60);
     // Who calls, as CallLimits know it; empty where that is not known.
     std::function<std::string(const grpc::ServerContextBase& call)> caller =
         [](const grpc::ServerContextBase&) { return std::string(); };
@@ -61,6 +61,8 @@ class InferenceService {
   grpc::Service& grpc_service();
   // The largest message a rule-abiding client sends: what the server should accept at least.
   int64_t MaxRequestBytes() const;
+  // The server's, before it takes calls; there as long as that. Answers have a CallWatch of it.
+  void SetGuard(ServerGuard& guard);
   // What one caller may have open of its calls, for the server.
   static CallLimits::Changes Limits(const Options& options);
 

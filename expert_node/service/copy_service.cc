@@ -114,12 +114,10 @@ CopyService::UnitsReactor* CopyService::FetchUnits(grpc::CallbackServerContext& 
     return Refuse<UnitsReactor>(on_done.status());
   }
   // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself in OnDone
-  return new FetchStream(context, options_.write_limit, units_, reader_, request.layer(), *slice,
-                         *std::move(on_done));
+  return new FetchStream(units_, reader_, request.layer(), *slice, *std::move(on_done));
 }
 
-CopyService::ModelReactor* CopyService::FetchModel(grpc::CallbackServerContext& context,
-                                                   const v1::FetchModelRequest& request) {
+CopyService::ModelReactor* CopyService::FetchModel(const v1::FetchModelRequest& request) {
   absl::StatusOr<ModelFileContent> file = OpenFile(request);
   if (!file.ok()) {
     return Refuse<ModelReactor>(file.status());
@@ -129,8 +127,7 @@ CopyService::ModelReactor* CopyService::FetchModel(grpc::CallbackServerContext& 
     return Refuse<ModelReactor>(on_done.status());
   }
   // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself in OnDone
-  return new ModelStream(context, options_.write_limit, *std::move(file), reader_,
-                         *std::move(on_done));
+  return new ModelStream(*std::move(file), reader_, *std::move(on_done));
 }
 
 void CopyService::Drain() {

@@ -12,7 +12,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "common/container/expert_slice.h"
 #include "common/sync/mutex.h"
 #include "expert_node/expert_model.h"
@@ -40,18 +39,16 @@ class CopyService {
   using ModelReactor = grpc::ServerWriteReactor<v1::FetchModelReply>;
 
   struct Options {
-    std::string directory;       // of the container or partition that the units are in
-    int max_copies = 0;          // at a time
-    absl::Duration write_limit;  // as FetchStream's
-    SecurityPtr own = {};        // null: without TLS every caller may have every slice
+    std::string directory;  // of the container or partition that the units are in
+    int max_copies = 0;     // at a time
+    SecurityPtr own = {};   // null: without TLS every caller may have every slice
   };
   // All references outlive the object, and it outlives the server.
   CopyService(const ExpertSizes& sizes, const v1::Terms& terms, HeldUnits& units, Options options);
 
   UnitsReactor* FetchUnits(grpc::CallbackServerContext& context,
                            const v1::FetchUnitsRequest& request);
-  ModelReactor* FetchModel(grpc::CallbackServerContext& context,
-                           const v1::FetchModelRequest& request);
+  ModelReactor* FetchModel(const v1::FetchModelRequest& request);
   // From now on new calls are refused with UNAVAILABLE.
   void Drain();
 

@@ -1,5 +1,7 @@
 #include "expert_node/service/execute_stream.h"
 
+#include <grpcpp/server_context.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -57,7 +59,9 @@ struct ExecuteStream::Slot {
   v1::ExecuteReply control_reply;
 };
 
-ExecuteStream::ExecuteStream(const ExecuteContext& context) : context_(context) {
+ExecuteStream::ExecuteStream(const ExecuteContext& context, ServerGuard* guard,
+                             grpc::CallbackServerContext& call)
+    : context_(context), watch_(guard, call, CallKind::kExecute) {
   MutexLock lock(&mutex_);
   Step();
 }
@@ -69,6 +73,7 @@ void ExecuteStream::Drain() {
 }
 
 void ExecuteStream::OnReadDone(bool ok) {
+  watch_.EndRead();
   Slot* slot = nullptr;
   {
     MutexLock lock(&mutex_);
@@ -229,6 +234,7 @@ void ExecuteStream::LogFailure(const v1::LayerRequest& request, const absl::Stat
 }
 
 void ExecuteStream::OnWriteDone(bool ok) {
+  watch_.EndWrite();
   if (!ok) {
     End(absl::CancelledError("a reply could not be sent"), Pending::kDrop);
   }
@@ -291,6 +297,8 @@ bool ExecuteStream::Step() {
       // The client may use the id again as soon as it sees the reply.
       ids_.erase(std::find(ids_.begin(), ids_.end(), writing_->request.layer().id()));
     }
+    const auto sums = static_cast<size_t>(writing_->layer_reply.layer().sums_size());
+    watch_.BeginWrite(writing_->is_layer ? sums * sizeof(int64_t) : 0);
     StartWrite(writing_->is_layer ? &writing_->layer_reply : &writing_->control_reply);
   }
   if (ending_) {
@@ -300,6 +308,7 @@ bool ExecuteStream::Step() {
   if (reading_ == nullptr) {
     reading_ = TakeSlot();
     if (reading_ != nullptr) {
+      watch_.BeginRead();
       StartRead(&reading_->request);
     }
   }

@@ -18,6 +18,7 @@
 #include "common/sync/clock.h"
 #include "common/sync/mutex.h"
 #include "expert_node/expert_backend.h"
+#include "expert_node/service/call_watch.h"
 #include "expert_node/service/node_counters.h"
 #include "expert_node/service/request_rules.h"
 #include "expert_node/service/work_queue.h"
@@ -33,6 +34,7 @@ class Terms;
 }  // namespace v1
 
 class ExecuteStream;
+class ServerGuard;
 
 // What all streams of a node have in common.
 struct ExecuteContext {
@@ -55,8 +57,9 @@ struct ExecuteContext {
 // a layer is in one slot from its arrival until its reply is sent, and slots are reused.
 class ExecuteStream final : public grpc::ServerBidiReactor<v1::ExecuteRequest, v1::ExecuteReply> {
  public:
-  // Begins to read. `context` outlives the stream.
-  explicit ExecuteStream(const ExecuteContext& context);
+  // Begins to read. `context` outlives the stream, and so does `guard`, which may be null.
+  ExecuteStream(const ExecuteContext& context, ServerGuard* guard,
+                grpc::CallbackServerContext& call);
   ~ExecuteStream() override;
 
   // Reads no further, answers what was read, and ends with UNAVAILABLE.
@@ -92,6 +95,7 @@ class ExecuteStream final : public grpc::ServerBidiReactor<v1::ExecuteRequest, v
   Slot* TakeSlot() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ExecuteContext& context_;
+  CallWatch watch_;
   std::stop_source stop_;  // of the work
   bool greeted_ = false;   // only OnReadDone looks at it
   absl::Status end_;       // how the stream ends; constant once finished_

@@ -7,8 +7,7 @@
 
 namespace shoal {
 
-FetchStream::FetchStream(grpc::CallbackServerContext& context, absl::Duration write_limit,
-                         HeldUnits& units, IoThreads& reader, int64_t layer,
+FetchStream::FetchStream(HeldUnits& units, IoThreads& reader, int64_t layer,
                          const ExpertSlice& slice, std::function<void()> on_done)
     : units_(units),
       reader_(reader),
@@ -16,7 +15,6 @@ FetchStream::FetchStream(grpc::CallbackServerContext& context, absl::Duration wr
       slice_(slice),
       on_done_(std::move(on_done)),
       expert_(slice.experts.begin),
-      deadline_(context, write_limit),
       reply_(std::make_unique<v1::FetchUnitsReply>()) {
   SubmitRead();
 }
@@ -34,12 +32,10 @@ void FetchStream::Read() {
     return;
   }
   reply_->set_expert(static_cast<uint32_t>(expert_));
-  deadline_.Begin(reply_->units().size());
   StartWrite(reply_.get());
 }
 
 void FetchStream::OnWriteDone(bool ok) {
-  deadline_.End();
   if (!ok) {
     Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the stream was cancelled"));
     return;

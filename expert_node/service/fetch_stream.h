@@ -9,11 +9,9 @@
 #include <memory>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "common/container/expert_slice.h"
 #include "expert_node/io_threads.h"
 #include "expert_node/service/held_units.h"
-#include "expert_node/service/write_deadline.h"
 
 namespace shoal {
 
@@ -26,10 +24,8 @@ class FetchUnitsReply;
 class FetchStream final : public grpc::ServerWriteReactor<v1::FetchUnitsReply> {
  public:
   // `slice` is held by `units`. `units` and `reader`, which reads, outlive the stream; `on_done` is
-  // called last. A call whose client leaves a message for longer than `write_limit`, as WriteDeadline
-  // counts, is cancelled.
-  FetchStream(grpc::CallbackServerContext& context, absl::Duration write_limit, HeldUnits& units,
-              IoThreads& reader, int64_t layer, const ExpertSlice& slice,
+  // called last.
+  FetchStream(HeldUnits& units, IoThreads& reader, int64_t layer, const ExpertSlice& slice,
               std::function<void()> on_done);
   ~FetchStream() override;
 
@@ -46,7 +42,6 @@ class FetchStream final : public grpc::ServerWriteReactor<v1::FetchUnitsReply> {
   const ExpertSlice slice_;
   const std::function<void()> on_done_;
   int64_t expert_;  // sent next
-  WriteDeadline deadline_;
   std::unique_ptr<v1::FetchUnitsReply> reply_;
 };
 

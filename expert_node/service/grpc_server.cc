@@ -10,6 +10,7 @@
 #include <grpcpp/support/server_interceptor.h>
 
 #include <chrono>
+#include <set>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -83,8 +84,13 @@ struct GrpcServer::Impl {
       membership = std::make_unique<MembershipService>(options.security.own);
       builder.RegisterService(&membership->grpc_service());
     }
+    std::set<CallKind> watched_by_service;
+    for (const auto& [kind, tell] : options.watched_by_service) {
+      watched_by_service.insert(kind);
+      tell(*guard);
+    }
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
-    creators.push_back(guard->MakeInterceptors());
+    creators.push_back(guard->MakeInterceptors(std::move(watched_by_service)));
     builder.experimental().SetInterceptorCreators(std::move(creators));
     acceptor = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,

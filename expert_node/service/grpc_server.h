@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/net/address.h"
+#include "expert_node/service/call_limits.h"
 #include "expert_node/service/server_security.h"
 
 namespace grpc {
@@ -32,6 +34,10 @@ class GrpcServer {
     bool serving = true;           // health is SERVING, or NOT_SERVING
     ServerSecurity security = {};  // none: plain text, and every caller may call everything
     ServerLimits limits = {};
+    // Kinds of calls that a service has a CallWatch of its own for, and who tells it of the guard, which
+    // is there as long as the server. For streams of many messages: gRPC (1.51) sends each one of
+    // a call that is watched from its side through a queue once more.
+    std::map<CallKind, std::function<void(ServerGuard& guard)>> watched_by_service = {};
   };
   // Listens. The services, none of them null, outlive the server. Switches on gRPC's
   // health service and reflection for every server that the process makes later; not thread-safe

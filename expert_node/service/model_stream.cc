@@ -10,12 +10,10 @@
 
 namespace shoal {
 
-ModelStream::ModelStream(grpc::CallbackServerContext& context, absl::Duration write_limit,
-                         ModelFileContent file, IoThreads& reader, std::function<void()> on_done)
+ModelStream::ModelStream(ModelFileContent file, IoThreads& reader, std::function<void()> on_done)
     : file_(std::move(file)),
       reader_(reader),
       on_done_(std::move(on_done)),
-      deadline_(context, write_limit),
       reply_(std::make_unique<v1::FetchModelReply>()) {
   SubmitRead();
 }
@@ -27,7 +25,6 @@ void ModelStream::SubmitRead() {
     if (const absl::Status status = Read(); !status.ok()) {
       Finish(ToGrpcStatus(status));
     } else {
-      deadline_.Begin(reply_->content().size());
       StartWrite(reply_.get());
     }
   });
@@ -41,7 +38,6 @@ absl::Status ModelStream::Read() {
 }
 
 void ModelStream::OnWriteDone(bool ok) {
-  deadline_.End();
   if (!ok) {
     Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the stream was cancelled"));
     return;

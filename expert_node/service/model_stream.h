@@ -10,10 +10,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "common/io/unique_fd.h"
 #include "expert_node/io_threads.h"
-#include "expert_node/service/write_deadline.h"
 
 namespace shoal {
 
@@ -34,10 +32,8 @@ struct ModelFileContent {
 // Reads and sends one piece after the other. Deletes itself when gRPC is done with it.
 class ModelStream final : public grpc::ServerWriteReactor<v1::FetchModelReply> {
  public:
-  // `reader`, which reads, outlives the stream; `on_done` is called last. `write_limit` as
-  // FetchStream's.
-  ModelStream(grpc::CallbackServerContext& context, absl::Duration write_limit,
-              ModelFileContent file, IoThreads& reader, std::function<void()> on_done);
+  // `reader`, which reads, outlives the stream; `on_done` is called last.
+  ModelStream(ModelFileContent file, IoThreads& reader, std::function<void()> on_done);
   ~ModelStream() override;
 
   void OnWriteDone(bool ok) override;
@@ -51,7 +47,6 @@ class ModelStream final : public grpc::ServerWriteReactor<v1::FetchModelReply> {
   IoThreads& reader_;
   const std::function<void()> on_done_;
   uint64_t sent_bytes_ = 0;
-  WriteDeadline deadline_;
   std::unique_ptr<v1::FetchModelReply> reply_;
 };
 

@@ -16,18 +16,25 @@ struct NodeServer::Impl {
 absl::StatusOr<std::unique_ptr<NodeServer>> NodeServer::Start(NodeService& service,
                                                               const NetAddress& address,
                                                               DrillService* drill,
-                                                              const ServerSecurity& security) {
+                                                              const ServerSecurity& security,
+                                                              const StreamPatience& patience) {
   std::vector<grpc::Service*> services = {&service.grpc_service()};
   if (drill != nullptr) {
     services.push_back(&drill->grpc_service());
   }
   SHOAL_ASSIGN_OR_RETURN(
       auto server,
-      GrpcServer::Start(services, {.address = address,
-                                   .max_request_bytes = service.MaxRequestBytes(),
-                                   .security = security,
-                                   .limits = {.calls = service.Limits(),
-                                              .message_bytes = service.MessageBytes()}}));
+      GrpcServer::Start(
+          services, {.address = address,
+                     .max_request_bytes = service.MaxRequestBytes(),
+                     .health_names = service.HealthNames(),
+                     .security = security,
+                     .limits = {.calls = service.Limits(),
+                                .patience = patience,
+                                .message_bytes = service.MessageBytes()},
+                     .watched_by_service = {{CallKind::kExecute, [&service](ServerGuard& guard) {
+                                               service.SetGuard(guard);
+                                             }}}}));
   return std::unique_ptr<NodeServer>(
       new NodeServer(std::make_unique<Impl>(Impl{service, std::move(server)})));
 }

@@ -15,7 +15,7 @@ namespace shoal {
 
 class NodeServer {
  public:
-  // Listens, protected as `security` says. The health of "" and of "shoal.v1.ExpertNode" is SERVING: call it when
+  // Listens, protected as `security` says. The health of "" and of NodeService::HealthNames is SERVING: call it when
   // the node is ready. `service` outlives the server. Switches on gRPC's health service and
   // reflection for every server that the process makes later; not thread-safe because of that.
   // `drill` (may be null) is served beside it, and outlives the server too.
@@ -23,7 +23,8 @@ class NodeServer {
   static absl::StatusOr<std::unique_ptr<NodeServer>> Start(NodeService& service,
                                                            const NetAddress& address,
                                                            DrillService* drill = nullptr,
-                                                           const ServerSecurity& security = {});
+                                                           const ServerSecurity& security = {},
+                                                           const StreamPatience& patience = {});
   // Cuts what is still open.
   ~NodeServer();
 

@@ -3,6 +3,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <set>
 #include <utility>
@@ -57,9 +58,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
         units_(units),
         options_(std::move(options)),
         rules_(model, options_.max_rows),
-        copies_(
-            model, terms_, units,
-            {options_.directory, options_.max_fetches, options_.copy_write_limit, options_.own}),
+        copies_(model, terms_, units, {options_.directory, options_.max_fetches, options_.own}),
         work_(options_.num_workers),
         log_(options_.log, kLinesAMinute, clock),
         context_{backend,
@@ -82,9 +81,9 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
                                         const v1::FetchUnitsRequest* request) override {
     return copies_.FetchUnits(*context, *request);
   }
-  CopyService::ModelReactor* FetchModel(grpc::CallbackServerContext* context,
+  CopyService::ModelReactor* FetchModel(grpc::CallbackServerContext* /*context*/,
                                         const v1::FetchModelRequest* request) override {
-    return copies_.FetchModel(*context, *request);
+    return copies_.FetchModel(*request);
   }
   FillReactor* Fill(grpc::CallbackServerContext* /*context*/,
                     const v1::FillRequest* /*request*/) override {
@@ -94,8 +93,10 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
                      "it, start it on a directory that does not exist")));
   }
 
+  const v1::Terms& terms() const { return terms_; }
   const RequestRules& rules() const { return rules_; }
   const Options& options() const { return options_; }
+  void SetGuard(ServerGuard& guard) { guard_ = &guard; }
   uint64_t MessageBytes() const { return NodeMessageBytes(model_, options_); }
   void Drain();
   bool WaitUntilDrained(absl::Duration timeout);
@@ -115,6 +116,7 @@ class NodeService::Impl final : public v1::ExpertNode::CallbackService {
   NodeCounters counters_;
   LogLimit log_;
   const ExecuteContext context_;
+  std::atomic<ServerGuard*> guard_{nullptr};
 
   mutable Mutex mutex_;
   CondVar changed_;
@@ -148,7 +150,7 @@ void NodeService::Impl::FillDescription(v1::DescribeReply* reply) {
 }
 
 NodeService::Impl::ExecuteReactor* NodeService::Impl::Execute(
-    grpc::CallbackServerContext* /*context*/) {
+    grpc::CallbackServerContext* context) {
   MutexLock lock(&mutex_);
   if (draining_) {
     return Refuse<ExecuteReactor>(
@@ -159,7 +161,7 @@ NodeService::Impl::ExecuteReactor* NodeService::Impl::Execute(
         absl::StrCat("the node has ", options_.max_streams, " streams open, its most")));
   }
   // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself in OnDone
-  auto* stream = new ExecuteStream(context_);
+  auto* stream = new ExecuteStream(context_, guard_, *context);
   streams_.insert(stream);
   return stream;
 }
@@ -220,6 +222,11 @@ NodeService::~NodeService() = default;
 grpc::Service& NodeService::grpc_service() { return *impl_; }
 int64_t NodeService::MaxRequestBytes() const { return impl_->rules().MaxRequestBytes(); }
 uint64_t NodeService::MessageBytes() const { return impl_->MessageBytes(); }
+std::vector<std::string> NodeService::HealthNames() const {
+  const std::string service = v1::ExpertNode::service_full_name();
+  return {service, absl::StrCat(service, "/", impl_->terms().container().identity())};
+}
+void NodeService::SetGuard(ServerGuard& guard) { impl_->SetGuard(guard); }
 CallLimits::Changes NodeService::Limits() const {
   const Options& options = impl_->options();
   // More than the service takes get this far: its own refusal says more.

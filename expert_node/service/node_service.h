@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +25,8 @@ class Service;
 }  // namespace grpc
 
 namespace shoal {
+
+class ServerGuard;
 
 namespace v1 {
 class Terms;
@@ -46,9 +49,6 @@ class NodeService {
     int max_queued_layers = 4;
     int max_streams = 4;  // Execute; one more is refused with RESOURCE_EXHAUSTED
     int max_fetches = 2;  // FetchUnits and FetchModel together; likewise
-    // How long a client may leave a message of a copy before that is cancelled, and a second more
-    // for each megabyte of it.
-    absl::Duration copy_write_limit = absl::Seconds(60);
     int num_workers = 1;  // calls of the backend at a time, over all streams
     // The most rows that are computed on the thread of gRPC that read them: a token, and some in a
     // batch. Handing a request over costs as much as a tenth of the round trip on loopback. 0 where
@@ -72,8 +72,13 @@ class NodeService {
 
   // For ServerBuilder::RegisterService; the service's.
   grpc::Service& grpc_service();
+  // By which its health can be asked for: the service alone, and with the container's identity behind a
+  // slash, which a node of another model does not know.
+  std::vector<std::string> HealthNames() const;
   // The largest message a rule-abiding client sends: what the server should accept at most.
   int64_t MaxRequestBytes() const;
+  // The server's, before it takes calls; there as long as that. Execute streams have a CallWatch of it.
+  void SetGuard(ServerGuard& guard);
   // What one caller may have open of its streams and copies: some are left for others.
   CallLimits::Changes Limits() const;
   // NodeMessageBytes of its options.

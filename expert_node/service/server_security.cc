@@ -10,6 +10,8 @@
 #include <grpcpp/support/server_interceptor.h>
 
 #include <functional>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -17,6 +19,7 @@
 #include "absl/strings/strip.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
+#include "expert_node/service/call_watch.h"
 #include "expert_node/service/grpc_status.h"
 #include "expert_node/service/tls_verifier.h"
 
@@ -43,7 +46,7 @@ absl::string_view ValueOf(const Metadata& metadata, const char* key) {
   return begin != end && std::next(begin) == end ? View(begin->second) : absl::string_view();
 }
 
-// As LimitNameOf. `connection` is empty before it is known.
+// As CallOrigin's. `connection` is empty before it is known.
 std::string LimitName(const Caller& caller, const NetAddress& listens,
                       absl::string_view connection) {
   if (caller.kind != CallerKind::kStranger) {
@@ -113,95 +116,63 @@ class CallCheck final : public grpc::AuthMetadataProcessor {
   ServerGuard& guard_;
 };
 
-// Enters a call into the list of those that are open, and notes what it waits for.
-class CallRecord final : public grpc::experimental::Interceptor {
+// Watches a call from gRPC's side.
+class CallInterceptor final : public grpc::experimental::Interceptor {
  public:
-  CallRecord(ServerGuard& guard, grpc::ServerContextBase& context, absl::string_view method)
-      : guard_(guard), context_(context), kind_(CallKindOf(method)) {}
-  ~CallRecord() override {
-    if (call_ != nullptr) {
-      guard_.live().Remove(call_);
-      guard_.limits().Leave(kind_, limit_name_);
-      if (guard_.gate() != nullptr) {
-        guard_.gate()->OnCallEnd(connection_);
-      }
-    }
-  }
+  CallInterceptor(ServerGuard& guard, grpc::ServerContextBase& context, CallKind kind)
+      : guard_(guard), context_(context), kind_(kind) {}
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     using Point = grpc::experimental::InterceptionHookPoints;
     if (methods->QueryInterceptionHookPoint(Point::POST_RECV_INITIAL_METADATA)) {
-      if (call_ == nullptr) {
-        Enter(*methods);
+      if (!watch_) {
+        watch_.emplace(&guard_, context_, kind_);
       }
-    } else if (live_ != nullptr && !methods->QueryInterceptionHookPoint(Point::PRE_SEND_CANCEL)) {
+    } else if (watch_ && !methods->QueryInterceptionHookPoint(Point::PRE_SEND_CANCEL)) {
       Note(*methods);  // a cancel has nothing of what it asks for
     }
     methods->Proceed();
   }
 
  private:
-  void Enter(grpc::experimental::InterceptorBatchMethods& methods) {
-    const auto* metadata = methods.GetRecvInitialMetadata();
-    absl::StatusOr<Caller> caller =
-        IdentifyCaller(guard_.security(), PeerCertificate(*context_.auth_context()),
-                       metadata == nullptr ? "" : ValueOf(*metadata, kAuthorization));
-    // Who is not good any more, a moment after it was let in, is cut at once.
-    Caller entered;
-    entered.not_after = absl::InfinitePast();
-    if (caller.ok()) {
-      entered = *std::move(caller);
-    }
-    call_ = context_.c_call();
-    connection_ = ConnectionOfPeer(context_.peer());
-    limit_name_ = LimitName(entered, guard_.listens(), connection_);
-    live_ = std::make_shared<LiveCall>(std::move(entered));
-    guard_.live().Add(call_, live_);
-    if (guard_.gate() != nullptr) {
-      guard_.gate()->OnCall(connection_);
-    }
-    if (const absl::Status within = guard_.limits().Enter(kind_, limit_name_); !within.ok()) {
-      guard_.log().Add(within.message());
-      CutCall(call_, within);
-    }
-  }
-
   void Note(grpc::experimental::InterceptorBatchMethods& methods) {
     using Point = grpc::experimental::InterceptionHookPoints;
     if (methods.QueryInterceptionHookPoint(Point::PRE_SEND_MESSAGE)) {
-      live_->written_bytes = methods.GetSerializedSendMessage()->Length();
-      live_->writing.Begin(Clock::Real().Now());
+      watch_->BeginWrite(methods.GetSerializedSendMessage()->Length());
     }
     if (methods.QueryInterceptionHookPoint(Point::POST_SEND_MESSAGE)) {
-      live_->writing.End();
+      watch_->EndWrite();
     }
     if (methods.QueryInterceptionHookPoint(Point::POST_RECV_MESSAGE)) {
-      live_->reading.End();
+      watch_->EndRead();
     } else if (methods.GetRecvMessage() != nullptr) {
-      live_->reading.Begin(Clock::Real().Now());  // gRPC has no point for it
+      watch_->BeginRead();  // gRPC has no point for it
     }
   }
 
   ServerGuard& guard_;
   grpc::ServerContextBase& context_;
   const CallKind kind_;
-  grpc_call* call_ = nullptr;
-  std::string connection_;
-  std::string limit_name_;
-  std::shared_ptr<LiveCall> live_;
+  std::optional<CallWatch> watch_;
 };
 
-class CallRecords final : public grpc::experimental::ServerInterceptorFactoryInterface {
+class CallInterceptors final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  explicit CallRecords(ServerGuard& guard) : guard_(guard) {}
+  CallInterceptors(ServerGuard& guard, std::set<CallKind> watched_by_service)
+      : guard_(guard), watched_by_service_(std::move(watched_by_service)) {}
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
+    const CallKind kind = CallKindOf(info->method());
+    if (watched_by_service_.contains(kind)) {
+      return nullptr;
+    }
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): gRPC owns it
-    return new CallRecord(guard_, *info->server_context(), info->method());
+    return new CallInterceptor(guard_, *info->server_context(), kind);
   }
 
  private:
   ServerGuard& guard_;
+  const std::set<CallKind> watched_by_service_;
 };
 
 CallerKind KindOf(TlsRole role) {
@@ -221,8 +192,7 @@ CallerKind KindOf(TlsRole role) {
 ServerGuard::ServerGuard(ServerSecurity security, const ServerLimits& limits,
                          const NetAddress& listens)
     : security_(std::move(security)),
-      write_limit_(limits.write),
-      read_limit_(limits.read),
+      patience_(limits.patience),
       listens_(listens),
       log_(security_.log, kLinesAMinute, Clock::Real()),
       call_limits_(limits.calls) {}
@@ -247,12 +217,19 @@ absl::StatusOr<Caller> IdentifyCaller(const ServerSecurity& security, absl::stri
   return Caller{CallerKind::kApiKey, *std::move(name), "", absl::InfiniteFuture()};
 }
 
-std::string LimitNameOf(const grpc::ServerContextBase& call, const ServerSecurity& security,
-                        const NetAddress& listens) {
-  const absl::StatusOr<Caller> caller =
-      IdentifyCaller(security, PeerCertificate(*call.auth_context()),
-                     ValueOf(call.client_metadata(), kAuthorization));
-  return LimitName(caller.value_or(Caller{}), listens, ConnectionOfPeer(call.peer()));
+CallOrigin OriginOf(const grpc::ServerContextBase& call, const ServerSecurity& security,
+                    const NetAddress& listens) {
+  absl::StatusOr<Caller> caller = IdentifyCaller(security, PeerCertificate(*call.auth_context()),
+                                                 ValueOf(call.client_metadata(), kAuthorization));
+  CallOrigin origin;
+  // Who is not good any more, a moment after it was let in, is cut at once.
+  origin.caller.not_after = absl::InfinitePast();
+  if (caller.ok()) {
+    origin.caller = *std::move(caller);
+  }
+  origin.connection = ConnectionOfPeer(call.peer());
+  origin.limit_name = LimitName(origin.caller, listens, origin.connection);
+  return origin;
 }
 
 absl::Status ServerGuard::CheckCall(absl::string_view method, absl::string_view pem,
@@ -292,15 +269,15 @@ absl::Status ServerGuard::CheckLive(const LiveCall& call, absl::Time now) {
     return absl::CancelledError("cut");
   }
   const absl::Duration write =
-      write_limit_ +
+      patience_.write +
       absl::Seconds(static_cast<double>(call.written_bytes.load()) / kSlowestBytesPerSecond);
   if (call.writing.Lasts(now) > write) {
     return absl::CancelledError(
         absl::StrCat("a message was not taken for ", absl::FormatDuration(write)));
   }
-  if (call.reading.Lasts(now) > read_limit_) {
+  if (call.reading.Lasts(now) > patience_.read) {
     return absl::DeadlineExceededError(
-        absl::StrCat("no message came for ", absl::FormatDuration(read_limit_)));
+        absl::StrCat("no message came for ", absl::FormatDuration(patience_.read)));
   }
   return absl::OkStatus();
 }
@@ -337,8 +314,8 @@ std::shared_ptr<grpc::ServerCredentials> ServerGuard::MakeCredentials() {
 }
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
-ServerGuard::MakeInterceptors() {
-  return std::make_unique<CallRecords>(*this);
+ServerGuard::MakeInterceptors(std::set<CallKind> watched_by_service) {
+  return std::make_unique<CallInterceptors>(*this, std::move(watched_by_service));
 }
 
 }  // namespace shoal

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,13 +42,19 @@ struct ServerSecurity {
   bool any() const { return own != nullptr || keys != nullptr; }
 };
 
+// How long a server waits for the other end of a stream.
+struct StreamPatience {
+  // For a message to be taken, and a second more for each megabyte of it. Keepalive does not end a
+  // client that answers pings and never reads.
+  absl::Duration write = absl::Seconds(60);
+  // For one that is to come. Coordinators send pings.
+  absl::Duration read = absl::Seconds(60);
+};
+
 // What one peer may use of a server.
 struct ServerLimits {
   CallLimits::Changes calls = {};  // of the table of call_limits.h
-  // How long a stream may leave a message untaken, and a second more for each megabyte of it,
-  absl::Duration write = absl::Seconds(60);
-  // and how long it may be silent while a message is waited for. Coordinators send pings.
-  absl::Duration read = absl::Seconds(60);
+  StreamPatience patience = {};
   ConnectionGate::Options connections = {};
   // What its services' messages may take in all; with some for connections, gRPC's limit. When that is
   // reached it reads no further, and then gives up streams.
@@ -60,10 +67,17 @@ struct ServerLimits {
 absl::StatusOr<Caller> IdentifyCaller(const ServerSecurity& security, absl::string_view pem,
                                       absl::string_view authorization);
 
-// What limits know the caller of a call by: its certificate or key, else where its connection comes from.
-// Empty on loopback, where programs of one machine are not told apart. `listens` is where the server does.
-std::string LimitNameOf(const grpc::ServerContextBase& call, const ServerSecurity& security,
-                        const NetAddress& listens);
+// Where a call comes from.
+struct CallOrigin {
+  Caller caller;
+  std::string connection;  // ConnectionOfPeer's
+  // What limits know the caller by: its certificate or key, else where its connection comes from. Empty
+  // on loopback, where programs of one machine are not told apart.
+  std::string limit_name;
+};
+// `listens` is where the server does.
+CallOrigin OriginOf(const grpc::ServerContextBase& call, const ServerSecurity& security,
+                    const NetAddress& listens);
 
 // What a server needs of it. Thread-safe; outlives the server.
 class ServerGuard {
@@ -72,8 +86,9 @@ class ServerGuard {
   ServerGuard(ServerSecurity security, const ServerLimits& limits, const NetAddress& listens);
 
   std::shared_ptr<grpc::ServerCredentials> MakeCredentials();
-  // Keeps account of the open calls.
-  std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeInterceptors();
+  // Has a CallWatch for every open call, but those that their services have one for.
+  std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeInterceptors(
+      std::set<CallKind> watched_by_service);
   // The server's, once it has one; outlives all calls.
   void SetGate(ConnectionGate* gate) { gate_ = gate; }
   // Cuts the calls of those who are not members any more (revoked, expired, or their key is gone), and
@@ -96,8 +111,7 @@ class ServerGuard {
   absl::Status CheckLive(const LiveCall& call, absl::Time now);
 
   const ServerSecurity security_;
-  const absl::Duration write_limit_;
-  const absl::Duration read_limit_;
+  const StreamPatience patience_;
   const NetAddress listens_;
   RefusalLog log_;
   LiveCalls live_;

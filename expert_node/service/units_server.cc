@@ -37,10 +37,8 @@ class UnitsService::Impl final : public v1::ExpertNode::CallbackService {
         terms_(MakeTerms(container.manifest())),
         units_(std::move(units)),
         options_(std::move(options)),
-        copies_(
-            sizes_, terms_, *units_,
-            {container.directory(), options_.max_copies, options_.copy_write_limit, options_.own}) {
-  }
+        copies_(sizes_, terms_, *units_,
+                {container.directory(), options_.max_copies, options_.own}) {}
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
                                      const v1::DescribeRequest* /*request*/,
@@ -60,9 +58,9 @@ class UnitsService::Impl final : public v1::ExpertNode::CallbackService {
                                         const v1::FetchUnitsRequest* request) override {
     return copies_.FetchUnits(*context, *request);
   }
-  CopyService::ModelReactor* FetchModel(grpc::CallbackServerContext* context,
+  CopyService::ModelReactor* FetchModel(grpc::CallbackServerContext* /*context*/,
                                         const v1::FetchModelRequest* request) override {
-    return copies_.FetchModel(*context, *request);
+    return copies_.FetchModel(*request);
   }
   ExecuteReactor* Execute(grpc::CallbackServerContext* /*context*/) override {
     return Refuse<ExecuteReactor>(Refused());

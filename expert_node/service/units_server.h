@@ -27,8 +27,7 @@ class UnitsService {
   struct Options {
     std::string name = "coordinator";  // as CheckNodeName wants it
     int max_copies = 8;                // at a time; each takes one expert's record of memory
-    absl::Duration copy_write_limit = absl::Seconds(60);  // as NodeService's
-    SecurityPtr own = {};                                 // of the server; null: without TLS
+    SecurityPtr own = {};              // of the server; null: without TLS
   };
   // `container` is read only here; the service keeps what it needs and opens the banks.
   //   FAILED_PRECONDITION  the model has no experts

@@ -195,6 +195,8 @@ int Main(const std::string& container, int pairs, uint32_t tokens) {
   GrpcServer::Options listening;
   listening.address = {"127.0.0.1", 0};
   listening.max_request_bytes = service->MaxRequestBytes();
+  listening.watched_by_service = {
+      {CallKind::kAnswer, [&service](ServerGuard& guard) { service->SetGuard(guard); }}};
   const auto server = OrDie(GrpcServer::Start({&service->grpc_service()}, listening));
   const auto stub = v1::Inference::NewStub(
       grpc::CreateChannel(server->address().ToString(), grpc::InsecureChannelCredentials()));

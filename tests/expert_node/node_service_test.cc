@@ -206,12 +206,22 @@ class NodeServiceTest : public ::testing::Test {
     SHOAL_ASSERT_OK_AND_ASSIGN(
         service_, NodeService::Create(backend, experts_.model, MakeTerms(experts_.manifest),
                                       *units_, options_, Clock::Real()));
-    SHOAL_ASSERT_OK_AND_ASSIGN(server_, NodeServer::Start(*service_, {"127.0.0.1", 0}));
+    SHOAL_ASSERT_OK_AND_ASSIGN(
+        server_, NodeServer::Start(*service_, {"127.0.0.1", 0}, nullptr, {}, patience_));
     stub_ = NewStub();
   }
   std::unique_ptr<v1::ExpertNode::Stub> NewStub() {
     return v1::ExpertNode::NewStub(
         grpc::CreateChannel(server_->address().ToString(), grpc::InsecureChannelCredentials()));
+  }
+
+  // gRPC reads so little ahead that a message is too much.
+  std::unique_ptr<v1::ExpertNode::Stub> StubThatReadsLittle() {
+    grpc::ChannelArguments little;
+    little.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64);
+    little.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    return v1::ExpertNode::NewStub(grpc::CreateCustomChannel(
+        server_->address().ToString(), grpc::InsecureChannelCredentials(), little));
   }
 
   v1::ExecuteRequest Hello() const {
@@ -254,6 +264,7 @@ class NodeServiceTest : public ::testing::Test {
   std::unique_ptr<LocalExpertBackend> local_;
   BlockingBackend blocking_;
   NodeService::Options options_;
+  StreamPatience patience_;
   std::unique_ptr<HeldUnits> units_;
   std::unique_ptr<NodeService> service_;
   std::unique_ptr<NodeServer> server_;
@@ -306,6 +317,25 @@ TEST_F(NodeServiceTest, ManyRequestsInFlightAreEachAnsweredOnce) {
   }
   client->SayNoMore();
   SHOAL_EXPECT_OK(client->Finish());
+}
+
+TEST_F(NodeServiceTest, AStreamWhoseClientSaysNothingIsCut) {
+  patience_.read = absl::Milliseconds(100);
+  Serve(*local_);
+  EXPECT_THAT(Greeted()->Finish(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                            HasSubstr("no message came for 100ms")));
+}
+
+TEST_F(NodeServiceTest, AStreamWhoseClientTakesNothingIsCut) {
+  patience_.write = absl::Milliseconds(100);
+  Serve(*local_);
+  const auto idle = StubThatReadsLittle();
+  Client client(*idle);
+  ASSERT_TRUE(client.Send(Hello()));
+  for (uint64_t id = 1; client.Send(LayerOf(id, kMaxRows)); ++id) {  // until nobody is there
+  }
+  EXPECT_THAT(client.Finish(),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("a message was not taken for")));
 }
 
 TEST_F(NodeServiceTest, WelcomeAndDescribeSayWhatTheNodeIs) {
@@ -614,14 +644,20 @@ TEST_F(NodeServiceTest, HealthIsServingUntilTheNodeDrains) {
   Serve(blocking_);
   HealthWatch whole(server_->address().ToString(), "");
   HealthWatch service(server_->address().ToString(), "shoal.v1.ExpertNode");
+  const std::string of_model = "shoal.v1.ExpertNode/" + experts_.manifest.identity;
+  HealthWatch model(server_->address().ToString(), of_model);
+  HealthWatch other(server_->address().ToString(), "shoal.v1.ExpertNode/" + std::string(64, '0'));
   EXPECT_EQ(whole.Next(), "\x08\x01");
   EXPECT_EQ(service.Next(), "\x08\x01");
+  EXPECT_EQ(model.Next(), "\x08\x01");
+  EXPECT_EQ(other.Next(), "\x08\x03");  // SERVICE_UNKNOWN
   const auto busy = Greeted();
   ASSERT_TRUE(busy->Send(LayerOf(1, 1)));
   blocking_.WaitForStarted(1);
   std::thread drain([this] { EXPECT_TRUE(server_->Drain(absl::Minutes(1))); });
   EXPECT_EQ(whole.Next(), "\x08\x02");
   EXPECT_EQ(service.Next(), "\x08\x02");
+  EXPECT_EQ(model.Next(), "\x08\x02");
   blocking_.Allow(1);
   EXPECT_EQ(busy->Receive().layer().id(), 1U);
   drain.join();
@@ -695,18 +731,13 @@ TEST_F(FetchUnitsTest, RefusesWhatItDoesNotHold) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("slice.units")));
 }
 
-// A client that answers pings and takes nothing: gRPC reads so little ahead that a message is too
-// much.
+// A client that answers pings and takes nothing.
 TEST_F(FetchUnitsTest, AClientThatTakesNothingDoesNotKeepItsPlace) {
   options_.max_fetches = 1;
-  options_.copy_write_limit = absl::Milliseconds(200);
+  patience_.write = absl::Milliseconds(200);
   options_.directory = Model();
   Serve(*local_);
-  grpc::ChannelArguments little;
-  little.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64);
-  little.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  const auto idle = v1::ExpertNode::NewStub(grpc::CreateCustomChannel(
-      server_->address().ToString(), grpc::InsecureChannelCredentials(), little));
+  const auto idle = StubThatReadsLittle();
   const auto until_there_is_a_place = [this] {
     absl::Status status;
     do {

@@ -359,7 +359,7 @@ TEST_F(ServerSecurityTest, OneMemberMayNotHaveAllCalls) {
 }
 
 TEST_F(ServerSecurityTest, ASilentStreamIsCut) {
-  Serve(nullptr, true, {.read = absl::Milliseconds(100)});
+  Serve(nullptr, true, {.patience = {.read = absl::Milliseconds(100)}});
   Reflection silent(As("cellar"));
   ASSERT_TRUE(silent.Ask() && silent.Read());
   EXPECT_THAT(silent.End(), StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -367,14 +367,14 @@ TEST_F(ServerSecurityTest, ASilentStreamIsCut) {
 }
 
 TEST_F(ServerSecurityTest, WithoutTlsASilentStreamIsCutToo) {
-  Serve(nullptr, /*tls=*/false, {.read = absl::Milliseconds(100)});
+  Serve(nullptr, /*tls=*/false, {.patience = {.read = absl::Milliseconds(100)}});
   Reflection silent(grpc::CreateChannel(Address(), grpc::InsecureChannelCredentials()));
   EXPECT_THAT(silent.End(),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no message came")));
 }
 
 TEST_F(ServerSecurityTest, AReaderThatDoesNotReadIsCut) {
-  Serve(nullptr, true, {.write = absl::Milliseconds(100)});
+  Serve(nullptr, true, {.patience = {.write = absl::Milliseconds(100)}});
   Reflection slow(As("cellar"));
   while (slow.Ask()) {  // until the server, whose replies fill the window, is not there any more
   }

@@ -127,7 +127,8 @@ class InferenceServiceTest : public ::testing::Test {
     }
   }
 
-  void Start(InferenceService::Options options = {}, const std::string& directory = RvqModel()) {
+  void Start(InferenceService::Options options = {}, const std::string& directory = RvqModel(),
+             const StreamPatience& patience = {}) {
     options.model_name = "tiny";
     options.log = [this](const LogLine& line) {
       MutexLock lock(&mutex_);
@@ -139,9 +140,14 @@ class InferenceServiceTest : public ::testing::Test {
         {.context_tokens = kContext, .num_sessions = options.num_sessions + 1, .num_threads = 1});
     SHOAL_ASSERT_OK_AND_ASSIGN(service_, InferenceService::Create(*model_, options, Clock::Real()));
     SHOAL_ASSERT_OK_AND_ASSIGN(
-        server_, GrpcServer::Start({&service_->grpc_service()},
-                                   {.address = {"127.0.0.1", 0},
-                                    .max_request_bytes = service_->MaxRequestBytes()}));
+        server_,
+        GrpcServer::Start({&service_->grpc_service()},
+                          {.address = {"127.0.0.1", 0},
+                           .max_request_bytes = service_->MaxRequestBytes(),
+                           .limits = {.patience = patience},
+                           .watched_by_service = {{CallKind::kAnswer, [this](ServerGuard& guard) {
+                                                     service_->SetGuard(guard);
+                                                   }}}}));
     stub_ = v1::Inference::NewStub(
         grpc::CreateChannel(server_->address().ToString(), grpc::InsecureChannelCredentials()));
   }
@@ -347,7 +353,7 @@ TEST_F(InferenceServiceTest, TheServersOwnLimitIsSaid) {
 }
 
 TEST_F(InferenceServiceTest, AReaderThatTakesNothingHoldsUpNobodyAndIsEnded) {
-  Start({.num_sessions = 2, .write_limit = absl::Milliseconds(500)});
+  Start({.num_sessions = 2}, RvqModel(), {.write = absl::Milliseconds(500)});
   grpc::ChannelArguments small_window;
   small_window.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64);
   small_window.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
