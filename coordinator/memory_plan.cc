@@ -146,7 +146,8 @@ std::vector<MemoryPart> FloorParts(const Manifest& manifest, const PlanOptions& 
                      absl::StrCat("for ", CountOf(options.num_copies, "node"), " that is filled")});
   }
   if (options.client_bytes > 0) {
-    parts.push_back({"clients", options.client_bytes, "requests that are computed and that wait"});
+    parts.push_back({"clients", options.client_bytes,
+                     "requests that are computed and that wait, and what connections bring"});
   }
   parts.push_back({"expert_cache", static_cast<uint64_t>(min_records) * plan.record_bytes,
                    CountOf(min_records, "record")});

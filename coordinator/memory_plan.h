@@ -20,7 +20,7 @@ struct PlanOptions {
   int num_nodes = 0;          // of a pool, whose messages take memory too
   bool audits = false;        // of its nodes, which ask others the same
   int num_copies = 0;         // of its experts, for nodes that are filled, at a time
-  uint64_t client_bytes = 0;  // of requests that clients have open or in line
+  uint64_t client_bytes = 0;  // of requests that clients have open or in line, and of connections
   std::optional<uint64_t> budget_bytes = {};  // absent: chosen from the memory that is usable
   std::optional<uint64_t> usable_bytes = {};  // absent: UsableMemoryBytes()
 };

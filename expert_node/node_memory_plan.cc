@@ -9,6 +9,7 @@
 #include "common/io/byte_size.h"
 #include "common/sync/usable_memory.h"
 #include "expert_node/expert_executor.h"
+#include "expert_node/service/server_security.h"
 
 namespace shoal {
 namespace {
@@ -58,6 +59,7 @@ void AddFloor(const NodeExperts& experts, const NodePlanOptions& options, NodeMe
   plan.floor.push_back({"messages", MessageBytes(experts, options, plan.max_rows),
                         absl::StrCat(plan.max_rows, " rows, ", options.service.max_queued_layers,
                                      " layers queued, ", options.service.max_streams, " streams")});
+  plan.floor.push_back({"connections", kConnectionBytes, "what they bring before it is a message"});
   const int64_t records = LeastRecords(experts);
   plan.floor.push_back({"expert_cache", static_cast<uint64_t>(records) * plan.record_bytes,
                         absl::StrCat(records, " records")});

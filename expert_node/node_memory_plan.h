@@ -21,7 +21,7 @@ struct NodePlanOptions {
 };
 
 struct NodeMemoryPart {
-  std::string name;  // "program", "codebooks", "scratch", "messages", "expert_cache"
+  std::string name;  // "program", "codebooks", "scratch", "messages", "connections", "expert_cache"
   uint64_t bytes = 0;
   std::string detail;  // for people
 };

@@ -102,7 +102,7 @@ class ServeCommand final : public Command {
                        .health_names = names,
                        .security = security,
                        .limits = {.calls = InferenceService::Limits(inference_options),
-                                  .message_bytes = model_flags_.client_bytes +
+                                  .message_bytes = model_flags_.client_bytes - kConnectionBytes +
                                                    (units == nullptr ? 0 : units->MessageBytes())},
                        .watched_by_service = {{CallKind::kAnswer, [&inference](ServerGuard& guard) {
                                                  inference->SetGuard(guard);
@@ -134,8 +134,10 @@ class ServeCommand final : public Command {
     // A drill answers too, beside the clients.
     model_flags_.num_sessions =
         static_cast<int>(inference_flags_.num_sessions) + (model_flags_.pool.nodes ? 1 : 0);
-    model_flags_.client_bytes = InferenceService::MemoryBytes(
-        inference, model_flags_.context_tokens.value_or(kDefaultContextTokens));
+    model_flags_.client_bytes =
+        kConnectionBytes +
+        InferenceService::MemoryBytes(inference,
+                                      model_flags_.context_tokens.value_or(kDefaultContextTokens));
   }
 
   // What lends the container's experts to nodes that are filled; null for a model without.

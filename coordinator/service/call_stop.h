@@ -7,7 +7,7 @@
 
 namespace shoal {
 
-enum class StopCause { kNone, kClientGone, kMaxTime, kServerEnds };
+enum class StopCause { kNone, kClientGone, kReaderBehind, kMaxTime, kServerEnds };
 
 // Thread-safe. Shared by a call and everybody who may stop it, who may be later than its end.
 class CallStop {

@@ -16,6 +16,8 @@ namespace {
 
 // By which a client names the call to the server's people.
 constexpr char kCallMetadata[] = "shoal-call";
+// How often a call whose reader is behind looks whether others wait.
+constexpr absl::Duration kLookForOthers = absl::Milliseconds(250);
 
 uint64_t Nanoseconds(absl::Duration time) {
   return static_cast<uint64_t>(absl::ToInt64Nanoseconds(time));
@@ -207,26 +209,38 @@ void GenerationStream::PassTurn() {
   if (!has_turn_) {
     return;  // it was stopped while others had it
   }
-  const auto is_behind = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return events_.size() >= kMaxEvents && !stop_token_.stop_requested();
-  };
   bool behind = false;
   {
     MutexLock lock(&mutex_);
-    behind = is_behind();
+    behind = IsBehind();
   }
   if (!behind) {
     has_turn_ = context_.turns.Pass(stop_token_);
     return;
   }
   context_.turns.Leave();
-  {
-    MutexLock lock(&mutex_);
-    while (is_behind()) {
-      changed_.Wait(&mutex_);
+  WaitForReader();
+  has_turn_ = context_.turns.Take(stop_token_);
+}
+
+bool GenerationStream::IsBehind() {
+  return events_.size() >= kMaxEvents && !stop_token_.stop_requested();
+}
+
+void GenerationStream::WaitForReader() {
+  const absl::Time patience_ends = context_.clock.Now() + context_.behind_limit;
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      if (!IsBehind()) {
+        return;
+      }
+      changed_.WaitWithTimeout(&mutex_, kLookForOthers);
+    }
+    if (context_.clock.Now() >= patience_ends && context_.scheduler.load().waiting > 0) {
+      stop_->Request(StopCause::kReaderBehind);
     }
   }
-  has_turn_ = context_.turns.Take(stop_token_);
 }
 
 void GenerationStream::PushFinished(const GenerateResult& result) {
@@ -252,6 +266,11 @@ absl::Status GenerationStream::StopStatus() const {
           absl::StatusCode::kDeadlineExceeded, "MAX_TIME",
           absl::StrCat("the call took more than the ", absl::FormatDuration(context_.max_time),
                        " that this server allows; ask for fewer tokens"));
+    case StopCause::kReaderBehind:
+      return ClientError(
+          absl::StatusCode::kResourceExhausted, "READER_BEHIND",
+          absl::StrCat("the client took no event for ", absl::FormatDuration(context_.behind_limit),
+                       " while others waited for its session; read as they come"));
     case StopCause::kServerEnds:
       return ClientError(absl::StatusCode::kUnavailable, "DRAINING",
                          "the server ends, and the call was not done in time");

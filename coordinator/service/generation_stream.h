@@ -51,8 +51,9 @@ struct GenerationContext {
   TextLine& texts;
   InferenceCounters& counters;
   const Clock& clock;
-  absl::Duration max_time;  // of a call; infinite: no limit
-  LogWriter log;            // thread-safe
+  absl::Duration max_time;      // of a call; infinite: no limit
+  absl::Duration behind_limit;  // for a reader whose session others wait for
+  LogWriter log;                // thread-safe
   std::function<void(GenerationStream* stream)> on_done;
 };
 
@@ -90,6 +91,9 @@ class GenerationStream final : public grpc::ServerWriteReactor<v1::GenerateEvent
   void OnPrefill(int64_t done, int64_t total);
   // Lets others have the turn, and waits for it; also while the reader is behind.
   void PassTurn();
+  // Waits until the reader has caught up, or the call is stopped: by others that wait, at last.
+  void WaitForReader();
+  bool IsBehind() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PushFinished(const GenerateResult& result);
   // Tells the log how the call ended.
   void Log(const absl::Status& status) const;

@@ -86,6 +86,7 @@ class InferenceService::Impl final : public v1::Inference::CallbackService {
                  counters_,
                  clock,
                  options.max_time,
+                 options.behind_limit,
                  options.log,
                  [this](GenerationStream* stream) { Remove(stream); }} {}
 

@@ -38,6 +38,8 @@ class InferenceService {
     // the sessions.
     std::optional<int64_t> max_of_caller = {};
     absl::Duration max_time = absl::InfiniteDuration();  // of a call, the wait included
+    // How long a client may be kMaxEvents (generation_stream.h) behind while others wait for its session.
+    absl::Duration behind_limit = absl::Seconds(5);
     // Who calls, as CallLimits know it; empty where that is not known.
     std::function<std::string(const grpc::ServerContextBase& call)> caller =
         [](const grpc::ServerContextBase&) { return std::string(); };

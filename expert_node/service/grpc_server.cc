@@ -38,8 +38,6 @@ constexpr int kLeastPingIntervalMs = 5'000;
 constexpr int kHandshakeMs = 10'000;
 // Of one connection.
 constexpr int kMostStreams = 100;
-// For the connections, and for what is no message yet.
-constexpr size_t kConnectionBytes = size_t{32} << 20;
 // For what is no Execute stream: those of health watchers never end by themselves.
 constexpr std::chrono::milliseconds kLastWords{100};
 constexpr absl::Duration kLookAtCalls = absl::Milliseconds(500);

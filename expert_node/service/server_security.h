@@ -51,12 +51,15 @@ struct StreamPatience {
   absl::Duration read = absl::Seconds(60);
 };
 
+// What a server holds at most of what connections bring that is no whole message yet, of all together.
+inline constexpr uint64_t kConnectionBytes = uint64_t{32} << 20;
+
 // What one peer may use of a server.
 struct ServerLimits {
   CallLimits::Changes calls = {};  // of the table of call_limits.h
   StreamPatience patience = {};
   ConnectionGate::Options connections = {};
-  // What its services' messages may take in all; with some for connections, gRPC's limit. When that is
+  // What its services' messages may take in all. With kConnectionBytes it is gRPC's limit: when that is
   // reached it reads no further, and then gives up streams.
   uint64_t message_bytes = 0;
 };

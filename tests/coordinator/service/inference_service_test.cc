@@ -152,6 +152,15 @@ class InferenceServiceTest : public ::testing::Test {
         grpc::CreateChannel(server_->address().ToString(), grpc::InsecureChannelCredentials()));
   }
 
+  // Of a client that reads no further ahead than a message.
+  std::unique_ptr<v1::Inference::Stub> StubThatReadsLittle() {
+    grpc::ChannelArguments small_window;
+    small_window.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64);
+    small_window.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    return v1::Inference::NewStub(grpc::CreateCustomChannel(
+        server_->address().ToString(), grpc::InsecureChannelCredentials(), small_window));
+  }
+
   GenerateResult Expected(const std::vector<int32_t>& prompt, const GenerateOptions& options) {
     const std::unique_ptr<Session> session = NewSession(*model_);
     auto result = Generate(*model_, *session, prompt, options, nullptr);
@@ -354,11 +363,7 @@ TEST_F(InferenceServiceTest, TheServersOwnLimitIsSaid) {
 
 TEST_F(InferenceServiceTest, AReaderThatTakesNothingHoldsUpNobodyAndIsEnded) {
   Start({.num_sessions = 2}, RvqModel(), {.write = absl::Milliseconds(500)});
-  grpc::ChannelArguments small_window;
-  small_window.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64);
-  small_window.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  const auto stub = v1::Inference::NewStub(grpc::CreateCustomChannel(
-      server_->address().ToString(), grpc::InsecureChannelCredentials(), small_window));
+  const auto stub = StubThatReadsLittle();
   Call reader(*stub, Endless());
   reader.Begin();
   EXPECT_TRUE(Call(*stub_, Request(5)).End().ok());
@@ -366,6 +371,22 @@ TEST_F(InferenceServiceTest, AReaderThatTakesNothingHoldsUpNobodyAndIsEnded) {
   WaitForLoad(0, 0);
   EXPECT_LT(Describe().work().generated_tokens(), kContext);
   EXPECT_EQ(reader.End().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(InferenceServiceTest, AReaderThatTakesNothingLeavesTheOnlySessionToOthers) {
+  constexpr absl::Duration kPatience = absl::Milliseconds(300);
+  Start({.num_sessions = 1, .behind_limit = kPatience});
+  const auto stub = StubThatReadsLittle();
+  Call reader(*stub, Endless());
+  reader.Begin();
+  // As long as nobody else wants it, the session is its own.
+  std::this_thread::sleep_for(absl::ToChronoMilliseconds(4 * kPatience));
+  EXPECT_EQ(Describe().load().running(), 1);
+  EXPECT_TRUE(Call(*stub_, Request(5)).End().ok());
+  const grpc::Status status = reader.End();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(InfoOf(status).reason, "READER_BEHIND");
+  EXPECT_LT(reader.ids.size(), static_cast<size_t>(kContext));
 }
 
 TEST_F(InferenceServiceTest, DrainingLetsGoOnWhatRunsAndRefusesTheRest) {
