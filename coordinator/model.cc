@@ -38,6 +38,7 @@ absl::Status Model::OpenExperts(Impl& impl, const ModelOptions& options) {
   if (!options.pool || !options.pool_alone) {
     LocalExpertBackend::Options local_options;
     local_options.cache_records = impl.mode.plan.cache_records;
+    local_options.kernels = options.kernels;
     if (options.cache_records) {
       local_options.cache_records = std::min(local_options.cache_records, *options.cache_records);
     }
@@ -84,6 +85,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
   mode.experts = std::string(ExpertCodecName(manifest.settings.experts));
   mode.trunk = std::string(TrunkTypeName(manifest.settings.trunk));
   mode.arithmetic = "exact";
+  mode.kernels = options.kernels;
   impl->max_sessions = options.num_sessions;
 
   SHOAL_ASSIGN_OR_RETURN(impl->tokenizer, Tokenizer::Load(directory, manifest.config.vocab_size));

@@ -22,6 +22,7 @@
 #include "coordinator/session.h"
 #include "expert_node/expert_backend.h"
 #include "expert_node/local_expert_backend.h"
+#include "kernels/kernel_target.h"
 
 namespace shoal {
 
@@ -30,8 +31,9 @@ struct ModelOptions {
   std::optional<uint64_t> budget_bytes = {};
   // Of each session; cut to the model's own limit where that is less.
   int64_t context_tokens = 4096;
-  int num_sessions = 1;  // at once
-  int num_threads = 0;   // 0: the CPUs this process may use
+  int num_sessions = 1;                       // at once
+  int num_threads = 0;                        // 0: the CPUs this process may use
+  KernelTarget kernels = BestKernelTarget();  // of the experts
   // Fewer expert cache slots than the budget allows, for measurements and tests.
   std::optional<int64_t> cache_records = {};
   // Machines that compute the experts. What no live one holds, this process computes from the
@@ -49,10 +51,11 @@ struct EffectiveMode {
   ExpertIoMode expert_io;  // a read may fall back to buffered at any time
   int num_threads = 0;
   int64_t context_tokens = 0;
-  std::string experts;                // codec
-  std::string trunk;                  // storage of the projections
-  std::string arithmetic;             // "exact"
-  std::vector<PoolNodeStatus> nodes;  // of the pool, now; empty where there is none
+  std::string experts;                           // codec
+  std::string trunk;                             // storage of the projections
+  std::string arithmetic;                        // "exact"
+  KernelTarget kernels = KernelTarget::kScalar;  // of the experts
+  std::vector<PoolNodeStatus> nodes;             // of the pool, now; empty where there is none
 };
 
 // Thread-safe.

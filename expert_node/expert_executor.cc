@@ -10,6 +10,7 @@
 #include "expert_node/unit_view.h"
 #include "kernels/expert_apply.h"
 #include "kernels/fixed_point.h"
+#include "kernels/rvq_kernels.h"
 
 namespace shoal {
 namespace {
@@ -83,41 +84,45 @@ struct PreparedInput {
   RvqPreparedRow rvq;
 };
 
-PreparedInput Prepare(const LayerCodebooks* books, std::span<const float> row,
-                      std::span<int32_t> tables) {
+PreparedInput Prepare(const RvqKernels& kernels, const LayerCodebooks* books,
+                      std::span<const float> row, std::span<int32_t> tables) {
   PreparedInput input;
   input.row = row;
   if (books != nullptr) {
-    input.rvq = PrepareRvqRow(*books, row, tables);
+    input.rvq = PrepareRvqRow(kernels, *books, row, tables);
   }
   return input;
 }
 
-bool ApplyUnit(const UnitLayout& layout, const LayerCodebooks* books, const ExpertWork& work,
-               int64_t unit, const PreparedInput& input, float weight, std::span<std::byte> scratch,
-               std::span<int64_t> out) {
+bool ApplyUnit(const RvqKernels& kernels, const UnitLayout& layout, const LayerCodebooks* books,
+               const ExpertWork& work, int64_t unit, const PreparedInput& input, float weight,
+               std::span<std::byte> scratch, std::span<int64_t> out) {
   const auto bytes = work.unit_bytes.subspan(
       static_cast<uint64_t>(unit - work.units.begin) * layout.unit_bytes, layout.unit_bytes);
   if (books != nullptr) {
-    return ApplyRvqUnit(ViewRvqUnit(layout, bytes), *books, input.rvq, weight, scratch, out);
+    return ApplyRvqUnit(kernels, ViewRvqUnit(layout, bytes), *books, input.rvq, weight, scratch,
+                        out);
   }
   return ApplyF32Unit(ViewF32Unit(layout, bytes), input.row, weight, scratch, out);
 }
 
 }  // namespace
 
-ExpertExecutor::ExpertExecutor(const ExpertModel& model, ThreadPool& pool, AlignedBuffer scratch)
-    : model_(model), pool_(pool), scratch_(std::move(scratch)) {}
+ExpertExecutor::ExpertExecutor(const ExpertModel& model, const RvqKernels& kernels,
+                               ThreadPool& pool, AlignedBuffer scratch)
+    : model_(model), kernels_(kernels), pool_(pool), scratch_(std::move(scratch)) {}
 
 uint64_t ExpertExecutor::ScratchBytes(const UnitLayout& layout, int num_threads) {
   return SizesFor(layout).total() * static_cast<uint64_t>(num_threads);
 }
 
 absl::StatusOr<std::unique_ptr<ExpertExecutor>> ExpertExecutor::Create(const ExpertModel& model,
+                                                                       KernelTarget kernels,
                                                                        ThreadPool& pool) {
   SHOAL_ASSIGN_OR_RETURN(AlignedBuffer scratch,
                          AlignedBuffer::Allocate(ScratchBytes(model.layout, pool.num_threads())));
-  return std::unique_ptr<ExpertExecutor>(new ExpertExecutor(model, pool, std::move(scratch)));
+  return std::unique_ptr<ExpertExecutor>(
+      new ExpertExecutor(model, RvqKernelsOf(kernels), pool, std::move(scratch)));
 }
 
 ExpertExecutor::Worker ExpertExecutor::WorkerAt(int worker) ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -140,11 +145,11 @@ void ExpertExecutor::ApplyRow(Call& call, int64_t row, int worker) {
   }
   const Worker scratch = WorkerAt(worker);
   const PreparedInput input =
-      Prepare(call.books, call.Row(row, layout.hidden_size), scratch.tables);
+      Prepare(kernels_, call.books, call.Row(row, layout.hidden_size), scratch.tables);
   for (const Choice& choice : choices) {
     const ExpertWork& work = call.work[choice.work];
     for (int64_t unit = work.units.begin; unit < work.units.end; ++unit) {
-      if (!ApplyUnit(layout, call.books, work, unit, input, choice.weight, scratch.kernel,
+      if (!ApplyUnit(kernels_, layout, call.books, work, unit, input, choice.weight, scratch.kernel,
                      call.Out(row, layout.hidden_size))) {
         call.Fail(static_cast<int64_t>(choice.work) * layout.num_units + unit);
         return;
@@ -162,7 +167,7 @@ void ExpertExecutor::ApplyRowByUnits(Call& call, int64_t row) {
     return;
   }
   const PreparedInput input =
-      Prepare(call.books, call.Row(row, layout.hidden_size), WorkerAt(0).tables);
+      Prepare(kernels_, call.books, call.Row(row, layout.hidden_size), WorkerAt(0).tables);
   for (int worker = 0; worker < pool_.num_threads(); ++worker) {
     const auto sums = WorkerAt(worker).sums;
     std::fill(sums.begin(), sums.end(), 0);
@@ -177,7 +182,7 @@ void ExpertExecutor::ApplyRowByUnits(Call& call, int64_t row) {
   pool_.ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t task, int worker) {
     const auto& [choice, unit] = tasks[static_cast<size_t>(task)];
     const Worker scratch = WorkerAt(worker);
-    if (!ApplyUnit(layout, call.books, call.work[choice.work], unit, input, choice.weight,
+    if (!ApplyUnit(kernels_, layout, call.books, call.work[choice.work], unit, input, choice.weight,
                    scratch.kernel, scratch.sums)) {
       call.Fail(static_cast<int64_t>(choice.work) * layout.num_units + unit);
     }

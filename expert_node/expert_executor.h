@@ -16,8 +16,11 @@
 #include "common/sync/mutex.h"
 #include "common/sync/thread_pool.h"
 #include "expert_node/expert_model.h"
+#include "kernels/kernel_target.h"
 
 namespace shoal {
+
+struct RvqKernels;
 
 // One row that chose an expert, with the expert's weight for it.
 struct ExpertRow {
@@ -37,8 +40,10 @@ struct ExpertWork {
 // Thread-safe: calls from several threads take turns, each on the whole pool.
 class ExpertExecutor {
  public:
-  // Allocates scratch for every thread of the pool. `model` and `pool` outlive the executor.
+  // Allocates scratch for every thread of the pool. `model` and `pool` outlive the executor. `kernels`
+  // is one of SupportedKernelTargets; the result does not depend on it.
   static absl::StatusOr<std::unique_ptr<ExpertExecutor>> Create(const ExpertModel& model,
+                                                                KernelTarget kernels,
                                                                 ThreadPool& pool);
   // What Create allocates.
   static uint64_t ScratchBytes(const UnitLayout& layout, int num_threads);
@@ -54,12 +59,14 @@ class ExpertExecutor {
  private:
   struct Worker;  // one thread's views of scratch_
   struct Call;    // the arguments of one Apply, by row
-  ExpertExecutor(const ExpertModel& model, ThreadPool& pool, AlignedBuffer scratch);
+  ExpertExecutor(const ExpertModel& model, const RvqKernels& kernels, ThreadPool& pool,
+                 AlignedBuffer scratch);
   Worker WorkerAt(int worker);
   void ApplyRow(Call& call, int64_t row, int worker);
   void ApplyRowByUnits(Call& call, int64_t row);
 
   const ExpertModel& model_;
+  const RvqKernels& kernels_;
   ThreadPool& pool_;
   Mutex mutex_;
   AlignedBuffer scratch_ ABSL_GUARDED_BY(mutex_);

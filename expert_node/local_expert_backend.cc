@@ -196,7 +196,8 @@ absl::StatusOr<std::unique_ptr<LocalExpertBackend>> LocalExpertBackend::Open(
         std::make_unique<ExpertStore>(impl->model.layout, std::move(source), std::move(reader)));
   }
   SHOAL_ASSIGN_OR_RETURN(impl->cache, ExpertCache::Create(largest_record, options.cache_records));
-  SHOAL_ASSIGN_OR_RETURN(impl->executor, ExpertExecutor::Create(impl->model, pool));
+  SHOAL_ASSIGN_OR_RETURN(impl->executor,
+                         ExpertExecutor::Create(impl->model, options.kernels, pool));
   return std::unique_ptr<LocalExpertBackend>(new LocalExpertBackend(std::move(impl)));
 }
 

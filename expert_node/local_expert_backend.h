@@ -19,6 +19,7 @@
 #include "expert_node/expert_model.h"
 #include "expert_node/record_reader.h"
 #include "expert_node/slice_source.h"
+#include "kernels/kernel_target.h"
 
 namespace shoal {
 
@@ -34,8 +35,9 @@ struct ExpertIoMode {
 class LocalExpertBackend final : public ExpertBackend {
  public:
   struct Options {
-    int64_t cache_records = 0;    // slots of the arena; at least MinCacheRecords
-    int io_threads = 0;           // concurrent reads; 0: a default
+    int64_t cache_records = 0;  // slots of the arena; at least MinCacheRecords
+    int io_threads = 0;         // concurrent reads; 0: a default
+    KernelTarget kernels = BestKernelTarget();
     WrapReader wrap_reader = {};  // absent: records are read as they are
   };
 

@@ -11,49 +11,13 @@
 namespace shoal {
 namespace {
 
-constexpr int64_t kTableEntries = kRvqStages * kCodebookEntries;  // of one position
-
 int64_t Positions(int64_t cols) { return (cols + kSubVectorSize - 1) / kSubVectorSize; }
-
-// table[stage * 64 + entry] = sum_d book[stage][entry][d] * q[d] for the 8 activations of one
-// position. At most 8 * 127 * kActivationMax < 2^30: it fits int32.
-void BuildTable(const RvqCodebook& book, const int32_t* q, int32_t* table) {
-  for (int64_t i = 0; i < kTableEntries; ++i) {
-    const int8_t* entry = book.values.data() + i * kSubVectorSize;
-    int32_t sum = 0;
-    for (int d = 0; d < kSubVectorSize; ++d) {
-      sum += int32_t{entry[d]} * q[d];
-    }
-    table[i] = sum;
-  }
-}
-
-void BuildTables(const RvqCodebook& book, std::span<const int32_t> q, int32_t* tables) {
-  for (size_t p = 0; p * kSubVectorSize < q.size(); ++p) {
-    BuildTable(book, q.data() + p * kSubVectorSize,
-               tables + static_cast<int64_t>(p) * kTableEntries);
-  }
-}
-
-// sums[r] += table values of the codes of row r at one position. `planes` is 3 x rows bytes.
-void AddPosition(const uint8_t* planes, int64_t rows, const int32_t* table, int64_t* sums) {
-  const uint8_t* low = planes;
-  const uint8_t* middle = planes + rows;
-  const uint8_t* high = planes + 2 * rows;
-  for (int64_t r = 0; r < rows; ++r) {
-    const uint32_t code =
-        low[r] | static_cast<uint32_t>(middle[r]) << 8 | static_cast<uint32_t>(high[r]) << 16;
-    // Two values of a stage fit int32 only singly, so the four are added as int64.
-    sums[r] += int64_t{table[code & 63]} + table[64 + ((code >> 6) & 63)] +
-               table[128 + ((code >> 12) & 63)] + table[192 + (code >> 18)];
-  }
-}
 
 // Where the parts of a unit's scratch begin.
 struct Scratch {
+  int32_t* down_tables = nullptr;  // [unit_positions * 256]
   int64_t* sums = nullptr;         // [max(hidden_size, 2 * unit_width)]
   double* terms = nullptr;         // [hidden_size]
-  int32_t* down_tables = nullptr;  // [unit_positions * 256]
   int32_t* quantized = nullptr;    // [unit_width]
   float* activated = nullptr;      // [unit_width]
 };
@@ -64,10 +28,11 @@ int64_t SumsSize(int64_t hidden_size, int64_t unit_width) {
 
 Scratch Carve(std::span<std::byte> storage, int64_t hidden_size, int64_t unit_width) {
   Scratch scratch;
-  scratch.sums = reinterpret_cast<int64_t*>(storage.data());
+  scratch.down_tables = reinterpret_cast<int32_t*>(storage.data());
+  scratch.sums =
+      reinterpret_cast<int64_t*>(scratch.down_tables + Positions(unit_width) * kRvqTableElements);
   scratch.terms = reinterpret_cast<double*>(scratch.sums + SumsSize(hidden_size, unit_width));
-  scratch.down_tables = reinterpret_cast<int32_t*>(scratch.terms + hidden_size);
-  scratch.quantized = scratch.down_tables + Positions(unit_width) * kTableEntries;
+  scratch.quantized = reinterpret_cast<int32_t*>(scratch.terms + hidden_size);
   scratch.activated = reinterpret_cast<float*>(scratch.quantized + unit_width);
   return scratch;
 }
@@ -79,21 +44,21 @@ float Activate(double gate, double up) { return static_cast<float>(Silu(gate) * 
 
 int64_t RvqPreparedRowElements(int64_t hidden_size) {
   // The quantized row, padded to whole positions, lies behind the two tables.
-  return Positions(hidden_size) * (2 * kTableEntries + kSubVectorSize);
+  return Positions(hidden_size) * (2 * kRvqTableElements + kSubVectorSize);
 }
 
-RvqPreparedRow PrepareRvqRow(const LayerCodebooks& books, std::span<const float> x,
-                             std::span<int32_t> storage) {
+RvqPreparedRow PrepareRvqRow(const RvqKernels& kernels, const LayerCodebooks& books,
+                             std::span<const float> x, std::span<int32_t> storage) {
   const int64_t positions = Positions(static_cast<int64_t>(x.size()));
   int32_t* gate_table = storage.data();
-  int32_t* up_table = gate_table + positions * kTableEntries;
-  const std::span<int32_t> q(up_table + positions * kTableEntries,
+  int32_t* up_table = gate_table + positions * kRvqTableElements;
+  const std::span<int32_t> q(up_table + positions * kRvqTableElements,
                              static_cast<size_t>(positions * kSubVectorSize));
   std::fill(q.begin() + static_cast<int64_t>(x.size()), q.end(), 0);
   RvqPreparedRow row;
   row.scale = QuantizeActivations(x, q.first(x.size()));
-  BuildTables(books.gate, q, gate_table);
-  BuildTables(books.up, q, up_table);
+  kernels.build_tables(books.gate, q.data(), positions, gate_table);
+  kernels.build_tables(books.up, q.data(), positions, up_table);
   row.gate_table = gate_table;
   row.up_table = up_table;
   return row;
@@ -101,23 +66,23 @@ RvqPreparedRow PrepareRvqRow(const LayerCodebooks& books, std::span<const float>
 
 int64_t ExpertScratchBytes(int64_t hidden_size, int64_t unit_width) {
   const int64_t bytes = 8 * SumsSize(hidden_size, unit_width) + 8 * hidden_size +
-                        4 * Positions(unit_width) * kTableEntries + 8 * unit_width;
+                        4 * Positions(unit_width) * kRvqTableElements + 8 * unit_width;
   return (bytes + 63) / 64 * 64;
 }
 
-bool ApplyRvqUnit(const RvqUnit& unit, const LayerCodebooks& books, const RvqPreparedRow& row,
-                  double weight, std::span<std::byte> storage, std::span<int64_t> out) {
+bool ApplyRvqUnit(const RvqKernels& kernels, const RvqUnit& unit, const LayerCodebooks& books,
+                  const RvqPreparedRow& row, double weight, std::span<std::byte> storage,
+                  std::span<int64_t> out) {
   const Scratch scratch = Carve(storage, unit.hidden_size, unit.unit_width);
   const int64_t width = unit.unit_width;
   int64_t* gate_sums = scratch.sums;
   int64_t* up_sums = scratch.sums + width;
   std::fill(gate_sums, gate_sums + 2 * width, 0);
-  const int64_t position_bytes = kRvqPlanes * width;
-  for (int64_t p = 0; p < Positions(unit.hidden_size); ++p) {
-    const uint8_t* planes = unit.gate_up + p * 2 * position_bytes;
-    AddPosition(planes, width, row.gate_table + p * kTableEntries, gate_sums);
-    AddPosition(planes + position_bytes, width, row.up_table + p * kTableEntries, up_sums);
-  }
+  const int64_t matrix_bytes = kRvqPlanes * width;  // of a position
+  const int64_t positions = Positions(unit.hidden_size);
+  kernels.add_codes(unit.gate_up, 2 * matrix_bytes, positions, width, row.gate_table, gate_sums);
+  kernels.add_codes(unit.gate_up + matrix_bytes, 2 * matrix_bytes, positions, width, row.up_table,
+                    up_sums);
   for (int64_t i = 0; i < width; ++i) {
     const double gate =
         static_cast<double>(gate_sums[i]) * (row.scale * HalfToFloat(unit.gate_scales[i]));
@@ -129,12 +94,10 @@ bool ApplyRvqUnit(const RvqUnit& unit, const LayerCodebooks& books, const RvqPre
   const std::span<int32_t> quantized(scratch.quantized, static_cast<size_t>(width));
   const double scale =
       QuantizeActivations({scratch.activated, static_cast<size_t>(width)}, quantized);
-  BuildTables(books.down, quantized, scratch.down_tables);
+  kernels.build_tables(books.down, quantized.data(), Positions(width), scratch.down_tables);
   std::fill(scratch.sums, scratch.sums + unit.hidden_size, 0);
-  for (int64_t p = 0; p < Positions(width); ++p) {
-    AddPosition(unit.down + p * kRvqPlanes * unit.hidden_size, unit.hidden_size,
-                scratch.down_tables + p * kTableEntries, scratch.sums);
-  }
+  kernels.add_codes(unit.down, kRvqPlanes * unit.hidden_size, Positions(width), unit.hidden_size,
+                    scratch.down_tables, scratch.sums);
   const double factor = weight * scale;
   for (int64_t j = 0; j < unit.hidden_size; ++j) {
     scratch.terms[j] =

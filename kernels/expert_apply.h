@@ -14,6 +14,7 @@
 #include <span>
 
 #include "kernels/rvq.h"
+#include "kernels/rvq_kernels.h"
 
 namespace shoal {
 
@@ -38,9 +39,8 @@ struct F32Unit {
   const float* down = nullptr;  // [hidden_size, unit_width]
 };
 
-// An activation row made ready for the gate and up matrices of every expert of one layer. For rvq3
-// that is the integer lookup tables of both books: tables[(p * 4 + stage) * 64 + entry] = sum_d
-// book[stage][entry][d] * q[8p + d].
+// An activation row made ready for the gate and up matrices of every expert of one layer: the
+// lookup tables of both books (RvqKernels), good for the kernels that built them.
 struct RvqPreparedRow {
   double scale = 0;           // of the quantized activations; 0 or NaN as QuantizeActivations says
   const int32_t* gate_table;  // [ceil(hidden_size / 8) * 256]
@@ -49,19 +49,21 @@ struct RvqPreparedRow {
 
 // int32 elements of the storage of one prepared row: both tables and the quantized activations.
 int64_t RvqPreparedRowElements(int64_t hidden_size);
-// Builds both tables in `storage` (RvqPreparedRowElements(hidden_size) elements), which the result
-// points into.
-RvqPreparedRow PrepareRvqRow(const LayerCodebooks& books, std::span<const float> x,
-                             std::span<int32_t> storage);
+// Builds both tables in `storage` (RvqPreparedRowElements(hidden_size) elements, aligned to 64 bytes
+// for speed), which the result points into.
+RvqPreparedRow PrepareRvqRow(const RvqKernels& kernels, const LayerCodebooks& books,
+                             std::span<const float> x, std::span<int32_t> storage);
 
 // Bytes of scratch one thread needs for ApplyRvqUnit / ApplyF32Unit.
 int64_t ExpertScratchBytes(int64_t hidden_size, int64_t unit_width);
 
 // Adds the unit's weighted output to out [hidden_size] in fixed point. Returns false where a term
 // is not finite or out of range (out is then unspecified). `scratch` has ExpertScratchBytes(...)
-// bytes, aligned to 64, and belongs to one thread at a time.
-bool ApplyRvqUnit(const RvqUnit& unit, const LayerCodebooks& books, const RvqPreparedRow& row,
-                  double weight, std::span<std::byte> scratch, std::span<int64_t> out);
+// bytes, aligned to 64, and belongs to one thread at a time. The result is the same for all
+// kernels.
+bool ApplyRvqUnit(const RvqKernels& kernels, const RvqUnit& unit, const LayerCodebooks& books,
+                  const RvqPreparedRow& row, double weight, std::span<std::byte> scratch,
+                  std::span<int64_t> out);
 bool ApplyF32Unit(const F32Unit& unit, std::span<const float> x, double weight,
                   std::span<std::byte> scratch, std::span<int64_t> out);
 

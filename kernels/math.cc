@@ -75,20 +75,6 @@ double Silu(double x) { return x / (1.0 + Exp(-x)); }
 
 double Softplus(double x) { return (x > 0 ? x : 0.0) + Log1pUnit(Exp(x > 0 ? -x : x)); }
 
-float HalfToFloat(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
-  const uint32_t exponent = (bits >> 10) & 0x1FU;
-  const uint32_t mantissa = bits & 0x3FFU;
-  if (exponent == 0x1F) {
-    return std::bit_cast<float>(sign | 0x7F800000U | (mantissa << 13));
-  }
-  if (exponent != 0) {
-    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-  }
-  const float magnitude = static_cast<float>(mantissa) * 5.9604644775390625e-8F;  // 2^-24
-  return sign != 0 ? -magnitude : magnitude;
-}
-
 uint16_t FloatToHalf(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000U);

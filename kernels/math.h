@@ -21,8 +21,16 @@ double Sigmoid(double x);
 double Silu(double x);
 double Softplus(double x);
 
-// float16 bits to float (exact) and back (round to nearest even; overflow gives infinity).
-float HalfToFloat(uint16_t bits);
+// float16 bits to float, exact. Without branches, so that a loop of it is done in vectors.
+inline float HalfToFloat(uint16_t bits) {
+  // As those of a float, exponent and mantissa mean 2^112 too little; the product is exact.
+  const float finite = std::bit_cast<float>(uint32_t{bits & 0x7FFFU} << 13) * 0x1p112F;
+  // Infinity and NaN have the largest exponent there too.
+  const uint32_t exponent = (bits & 0x7C00U) == 0x7C00U ? 0x7F800000U : 0;
+  const uint32_t sign = uint32_t{bits & 0x8000U} << 16;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(finite) | exponent | sign);
+}
+// And back, rounded to nearest even; overflow gives infinity.
 uint16_t FloatToHalf(float value);
 // bfloat16 bits to float, exact.
 inline float Bf16ToFloat(uint16_t bits) {

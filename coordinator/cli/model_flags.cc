@@ -6,6 +6,7 @@
 #include "common/status/status_macros.h"
 #include "common/sync/thread_pool.h"
 #include "coordinator/cli/statistics.h"
+#include "expert_node/kernel_choice.h"
 
 namespace shoal {
 namespace {
@@ -18,6 +19,14 @@ int64_t CutContext(const ModelFlags& flags, int64_t default_context, int64_t lim
                               ", the limit of this model"));
   }
   return std::min(flags.context_tokens.value_or(default_context), limit);
+}
+
+absl::StatusOr<KernelTarget> KernelsOf(const ModelFlags& flags) {
+  absl::StatusOr<KernelTarget> kernels = ChooseKernels(flags.kernels.value_or(""));
+  if (!kernels.ok()) {
+    return UsageError(kernels.status().message());
+  }
+  return kernels;
 }
 
 }  // namespace
@@ -41,6 +50,7 @@ void ModelFlags::AddOptions(FlagSet& flags, absl::string_view default_context) {
   AddPlanOptions(flags, default_context);
   flags.Integer("--cache-records", &cache_records, {1, 1'000'000'000},
                 "Fewer experts in the cache than the budget allows, for\nmeasurements");
+  flags.Text("--kernels", "NAME", &kernels, std::string(kKernelsHelp));
   flags.Switch("-v,--verbose", &verbose, "Print how the model really runs: reads, cache, memory");
   pool.Add(flags);
 }
@@ -62,6 +72,7 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_
   options.context_tokens = flags.context_tokens.value_or(default_context);
   options.num_threads = static_cast<int>(flags.num_threads.value_or(0));
   options.cache_records = flags.cache_records;
+  SHOAL_ASSIGN_OR_RETURN(options.kernels, KernelsOf(flags));
   options.num_sessions = flags.num_sessions;
   options.client_bytes = flags.client_bytes;
   SHOAL_ASSIGN_OR_RETURN(options.pool, flags.pool.Options(console));

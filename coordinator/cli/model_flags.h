@@ -22,6 +22,7 @@ struct ModelFlags {
   std::optional<int64_t> context_tokens;
   std::optional<int64_t> num_threads;
   std::optional<int64_t> cache_records;
+  std::optional<std::string> kernels;
   bool verbose = false;
   // For a coordinator that stays, set by its command: memory is planned for lending experts to
   // nodes, kLentAtOnce at a time, and for a later plan with more nodes.

@@ -42,6 +42,7 @@ void AddModelFields(const Model& model, Json& json) {
   json["experts"] = mode.experts;
   json["trunk"] = mode.trunk;
   json["arithmetic"] = mode.arithmetic;
+  json["kernels"] = std::string(KernelTargetName(mode.kernels));
   json["expert_io"] = mode.expert_io.engine;
   json["direct_io"] = mode.expert_io.direct;
   json["peak_rss_bytes"] = PeakRssBytes();
@@ -121,11 +122,11 @@ std::string FormatNodes(const std::vector<PoolNodeStatus>& nodes) {
 std::string FormatMode(const EffectiveMode& mode) {
   const ExpertIoMode& io = mode.expert_io;
   return absl::StrFormat(
-      "%sexperts:    %s, %s with %s, cache of %d records (%s)\n"
+      "%sexperts:    %s, %s kernels, %s with %s, cache of %d records (%s)\n"
       "trunk:      %s, arithmetic %s\n"
       "threads:    %d\n"
       "context:    %d tokens, prefill in chunks of %d\n%s",
-      FormatNodes(mode.nodes), mode.experts,
+      FormatNodes(mode.nodes), mode.experts, std::string(KernelTargetName(mode.kernels)),
       io.direct ? "direct reads"
                 : absl::StrCat("reads through the page cache (", io.why_not_direct, ")"),
       io.engine, io.cache_records, FormatByteSize(io.cache_bytes), mode.trunk, mode.arithmetic,

@@ -14,6 +14,7 @@ struct NodeFlags {
   std::string budget;
   std::string metrics;  // an address to listen on; empty: nowhere
   int64_t threads = 0;
+  std::string kernels;
   int64_t max_rows = 0;
   int64_t grace_s = 10;
   std::string tls;   // identity directory; empty: no TLS

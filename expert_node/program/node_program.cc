@@ -26,6 +26,7 @@
 #include "expert_node/drill/node_drills.h"
 #include "expert_node/drill/slowed_backend.h"
 #include "expert_node/fill/partition_filler.h"
+#include "expert_node/kernel_choice.h"
 #include "expert_node/local_expert_backend.h"
 #include "expert_node/node_experts.h"
 #include "expert_node/node_memory_plan.h"
@@ -114,6 +115,7 @@ absl::Status OpenBackend(const NodeFlags& flags, const NodePlanOptions& options,
   node.pool = std::make_unique<ThreadPool>(options.num_threads);
   LocalExpertBackend::Options backend;
   backend.cache_records = node.plan.cache_records;
+  SHOAL_ASSIGN_OR_RETURN(backend.kernels, ChooseKernels(flags.kernels));
   if (flags.allow_drill) {
     SHOAL_ASSIGN_OR_RETURN(const uint64_t read_rate, DrillReadRate(flags));
     node.drills = std::make_unique<NodeDrills>(read_rate, clock);
@@ -223,6 +225,7 @@ absl::Status CheckFlags(const NodeFlags& flags, const absl::StatusOr<NetAddress>
   SHOAL_RETURN_IF_ERROR(address.status());
   SHOAL_RETURN_IF_ERROR(options.status());
   SHOAL_RETURN_IF_ERROR(DrillReadRate(flags).status());
+  SHOAL_RETURN_IF_ERROR(ChooseKernels(flags.kernels).status());
   if (!flags.name.empty()) {
     SHOAL_RETURN_IF_ERROR(CheckNodeName(flags.name, "--name"));
   }
@@ -237,7 +240,7 @@ absl::Status CheckFlags(const NodeFlags& flags, const absl::StatusOr<NetAddress>
                               : absl::OkStatus();
   }
   if (IsVacant(flags.directory)) {
-    const absl::Status place = CheckFillTarget(flags.directory);
+    absl::Status place = CheckFillTarget(flags.directory);
     if (absl::IsNotFound(place)) {
       return place;
     }

@@ -6,15 +6,19 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "common/container/unit_layout.h"
 #include "kernels/delta_attention.h"
 #include "kernels/expert_apply.h"
+#include "kernels/kernel_target.h"
 #include "kernels/latent_attention.h"
 #include "kernels/math.h"
 #include "kernels/matrix.h"
 #include "kernels/matvec.h"
 #include "kernels/rvq_encode.h"
+#include "kernels/rvq_kernels.h"
 
 namespace shoal {
 namespace {
@@ -91,51 +95,80 @@ BENCHMARK(BM_MatMul)
     ->Arg(static_cast<int>(TrunkType::kQ4))
     ->Unit(benchmark::kMillisecond);
 
-// A unit of random codes with scale 0.01.
-struct RandomUnit {
-  RandomUnit()
+// Units of random codes with scale 0.01.
+struct RandomUnits {
+  static constexpr int64_t kGateUpBytes = kHiddenSize / 8 * 6 * kUnitWidth;
+  static constexpr int64_t kUnitBytes = kGateUpBytes + kUnitWidth / 8 * 3 * kHiddenSize;
+
+  explicit RandomUnits(int64_t count)
       : scales(static_cast<size_t>(2 * kUnitWidth + kHiddenSize), FloatToHalf(0.01F)),
-        gate_up(RandomBytes(kHiddenSize / 8 * 6 * kUnitWidth)),
-        down(RandomBytes(kUnitWidth / 8 * 3 * kHiddenSize)) {
-    view = {kHiddenSize,   kUnitWidth,     scales.data(), scales.data() + kUnitWidth,
-            scales.data(), gate_up.data(), down.data()};
+        codes(RandomBytes(count * kUnitBytes + kSectionAlignment)),
+        first(codes.data() + kSectionAlignment -
+              reinterpret_cast<uintptr_t>(codes.data()) % kSectionAlignment) {
     for (int8_t& value : books.gate.values) {
       value = 3;
     }
     books.up = books.gate;
     books.down = books.gate;
   }
+  RvqUnit At(int64_t index) const {
+    const uint8_t* unit = first + index * kUnitBytes;
+    return {kHiddenSize,   kUnitWidth, scales.data(),      scales.data() + kUnitWidth,
+            scales.data(), unit,       unit + kGateUpBytes};
+  }
   std::vector<uint16_t> scales;
-  std::vector<uint8_t> gate_up;
-  std::vector<uint8_t> down;
+  std::vector<uint8_t> codes;
+  const uint8_t* first;  // aligned as in a container
   LayerCodebooks books;
-  RvqUnit view;
 };
 
+// For every instruction set that this CPU has; of units in the caches, and of more than they hold.
+void ForTargets(benchmark::internal::Benchmark* benchmark) {
+  constexpr int64_t kUnits = 1200;  // 400 MB
+  benchmark->ArgNames({"target", "units"});
+  for (const KernelTarget target : SupportedKernelTargets()) {
+    benchmark->Args({static_cast<int>(target), 1});
+    benchmark->Args({static_cast<int>(target), kUnits});
+  }
+}
+const RvqKernels& KernelsOf(benchmark::State& state) {
+  const auto target = static_cast<KernelTarget>(state.range(0));
+  state.SetLabel(std::string(KernelTargetName(target)));
+  return RvqKernelsOf(target);
+}
+
 void BM_ApplyRvqUnit(benchmark::State& state) {
-  const RandomUnit unit;
+  const RvqKernels& kernels = KernelsOf(state);
+  const RandomUnits units(state.range(1));
   const std::vector<float> x = Gaussian(kHiddenSize, 1);
   std::vector<int32_t> tables(static_cast<size_t>(RvqPreparedRowElements(kHiddenSize)));
-  const RvqPreparedRow row = PrepareRvqRow(unit.books, x, tables);
+  const RvqPreparedRow row = PrepareRvqRow(kernels, units.books, x, tables);
   std::vector<std::byte> scratch(static_cast<size_t>(ExpertScratchBytes(kHiddenSize, kUnitWidth)));
   std::vector<int64_t> out(kHiddenSize);
+  int64_t next = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(ApplyRvqUnit(unit.view, unit.books, row, 1e-6, scratch, out));
+    benchmark::DoNotOptimize(
+        ApplyRvqUnit(kernels, units.At(next), units.books, row, 1e-6, scratch, out));
+    next = next + 1 == state.range(1) ? 0 : next + 1;
   }
-  CountBytes(state, static_cast<int64_t>(unit.gate_up.size() + unit.down.size()));
+  CountBytes(state, RandomUnits::kUnitBytes);
   CountWeights(state, 3 * kHiddenSize * kUnitWidth);
 }
-BENCHMARK(BM_ApplyRvqUnit)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_ApplyRvqUnit)->Apply(ForTargets)->Unit(benchmark::kMicrosecond);
 
 void BM_PrepareRvqRow(benchmark::State& state) {
-  const RandomUnit unit;
+  const RvqKernels& kernels = KernelsOf(state);
+  const RandomUnits units(1);
   const std::vector<float> x = Gaussian(kHiddenSize, 1);
   std::vector<int32_t> tables(static_cast<size_t>(RvqPreparedRowElements(kHiddenSize)));
   for (auto _ : state) {
-    benchmark::DoNotOptimize(PrepareRvqRow(unit.books, x, tables));
+    benchmark::DoNotOptimize(PrepareRvqRow(kernels, units.books, x, tables));
   }
 }
-BENCHMARK(BM_PrepareRvqRow)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_PrepareRvqRow)
+    ->ArgName("target")
+    ->DenseRange(0, static_cast<int64_t>(SupportedKernelTargets().size()) - 1)
+    ->Unit(benchmark::kMicrosecond);
 
 void BM_EncodeRow(benchmark::State& state) {
   const std::vector<float> sample = Gaussian(kRvqTrainVectors * 8, 5);

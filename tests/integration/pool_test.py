@@ -123,6 +123,26 @@ class Pools:
                 pool = ("--nodes", addresses(nodes), "--pool-alone")
                 check(logits(self.shoal, self.container, self.work, *pool) == self.logits, f"{name}: the logits of one machine, to the bit")
 
+    def instruction_sets(self):
+        """Nodes with the kernels of different instruction sets."""
+        refused = self.shoal.run("run", self.container, *GENERATE, "--kernels", "none")
+        check(refused.status == 2 and "scalar" in refused.error, "kernels that there are not are refused, with those that there are", refused.error)
+        kernels = refused.error.split("choose ")[1].strip(" .\n\"}").split(", ")
+        check(kernels[0] == "scalar" and kernels[-1] == self.shoal.ok("run", self.container, *GENERATE).json["kernels"], "the best is the default", str(kernels))
+        for kernel in kernels:
+            alone = self.shoal.ok("run", self.container, *GENERATE, "--kernels", kernel).json
+            check(alone["kernels"] == kernel and alone["ids"] == self.answer, f"one machine with {kernel}: the same tokens")
+        bounds = [8 * i // len(kernels) for i in range(len(kernels) + 1)]
+        plan = [member(kernel, [piece((bounds[i], bounds[i + 1]))]) for i, kernel in enumerate(kernels)]
+        directories = shard(self.shoal, self.container, self.work, "instruction-sets", plan)
+        with contextlib.ExitStack() as stack:
+            nodes = [Node(self.node, directory, "--kernels", kernel) for kernel, directory in zip(kernels, directories)]
+            for node in nodes:
+                stack.callback(node.end)
+            check(self.run(nodes)["ids"] == self.answer, f"a pool of {', '.join(kernels)}: the tokens of one machine")
+            pool = ("--nodes", addresses(nodes), "--pool-alone")
+            check(logits(self.shoal, self.container, self.work, *pool) == self.logits, "and the logits, to the bit")
+
     def deaths(self, label, hurt, *args):
         """Two nodes that hold everything; one is hurt in the middle of the answer."""
         with nodes_of(self.node, [self.container] * 2, *args) as nodes:
@@ -196,6 +216,7 @@ def main():
         pools.deaths("a node is stopped", lambda node: node.signal(signal.SIGSTOP), "--allow-drill", "--drill-delay-ms", 5)
         pools.deaths("a node drains", lambda node: node.signal(signal.SIGTERM), "--allow-drill", "--drill-delay-ms", 5)
         pools.budget()
+        pools.instruction_sets()
         pools.rejoin()
         pools.refusals()
     finish()

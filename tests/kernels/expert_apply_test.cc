@@ -209,20 +209,34 @@ class Scratch {
 };
 
 struct Prepared {
-  Prepared(const LayerCodebooks& books, const std::vector<float>& x)
+  Prepared(const RvqKernels& kernels, const LayerCodebooks& books, const std::vector<float>& x)
       : storage(static_cast<size_t>(RvqPreparedRowElements(static_cast<int64_t>(x.size()))),
                 0x5A5A5A),  // rubbish
-        row(PrepareRvqRow(books, x, storage)) {}
+        row(PrepareRvqRow(kernels, books, x, storage)) {}
   std::vector<int32_t> storage;
   RvqPreparedRow row;
 };
 
+bool ApplyRvqWith(const RvqKernels& kernels, const Unit& unit, const LayerCodebooks& books,
+                  const std::vector<float>& x, double weight, std::vector<int64_t>& out) {
+  const Prepared prepared(kernels, books, x);
+  Scratch scratch(unit.shape);
+  const bool ok =
+      ApplyRvqUnit(kernels, unit.AsRvq(), books, prepared.row, weight, scratch.span(), out);
+  EXPECT_TRUE(scratch.GuardIsWhole());
+  return ok;
+}
+
+// With the kernels of every instruction set, which agree to the bit.
 bool ApplyRvq(const Unit& unit, const LayerCodebooks& books, const std::vector<float>& x,
               double weight, std::vector<int64_t>& out) {
-  const Prepared prepared(books, x);
-  Scratch scratch(unit.shape);
-  const bool ok = ApplyRvqUnit(unit.AsRvq(), books, prepared.row, weight, scratch.span(), out);
-  EXPECT_TRUE(scratch.GuardIsWhole());
+  const std::vector<int64_t> before = out;
+  const bool ok = ApplyRvqWith(kRvqKernelsScalar, unit, books, x, weight, out);
+  for (const KernelTarget target : SupportedKernelTargets()) {
+    std::vector<int64_t> again = before;
+    EXPECT_EQ(ApplyRvqWith(RvqKernelsOf(target), unit, books, x, weight, again), ok);
+    EXPECT_EQ(again, out) << KernelTargetName(target);
+  }
   return ok;
 }
 
@@ -272,10 +286,10 @@ TEST(ExpertApplyTest, BothCodecsAgreeWithDoubleArithmeticOnTheDequantizedWeights
   }
 }
 
-TEST(ExpertApplyTest, PreparedTablesAreTheIntegerProductsOfEntriesAndActivations) {
+TEST(ExpertApplyTest, ScalarTablesAreTheIntegerProductsOfEntriesAndActivations) {
   const LayerCodebooks books = RandomBooks(4);
   const std::vector<float> x = RandomRow(20, 5);
-  const Prepared prepared(books, x);
+  const Prepared prepared(kRvqKernelsScalar, books, x);
   std::vector<int32_t> q(24, 0);  // 20, and zeros to the end of the third position
   EXPECT_EQ(prepared.row.scale, QuantizeActivations(x, std::span(q).first(20)));
   for (size_t p = 0; p < 3; ++p) {

@@ -1,0 +1,29 @@
+#include "expert_node/kernel_choice.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace shoal {
+
+absl::StatusOr<KernelTarget> ChooseKernels(absl::string_view name) {
+  if (name.empty()) {
+    return BestKernelTarget();
+  }
+  const auto supported = SupportedKernelTargets();
+  const std::optional<KernelTarget> target = ParseKernelTarget({name.data(), name.size()});
+  if (target && std::find(supported.begin(), supported.end(), *target) != supported.end()) {
+    return *target;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--kernels ", name, ": ",
+      target ? "this CPU cannot run it" : "there is no such instruction set", "; choose ",
+      absl::StrJoin(supported, ", ", [](std::string* out, KernelTarget one) {
+        out->append(KernelTargetName(one));
+      })));
+}
+
+}  // namespace shoal

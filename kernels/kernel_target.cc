@@ -1,0 +1,57 @@
+#include "kernels/kernel_target.h"
+
+#include <array>
+#include <cstddef>
+
+namespace shoal {
+namespace {
+
+constexpr std::array<KernelTarget, 3> kTargets = {KernelTarget::kScalar, KernelTarget::kAvx2,
+                                                  KernelTarget::kAvx512};
+
+// How many of kTargets, from the front: each needs what the one before needs.
+size_t CountSupported() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2")) {
+    return 1;
+  }
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+                      __builtin_cpu_supports("avx512vnni");
+  return avx512 ? 3 : 2;
+#else
+  return 1;
+#endif
+}
+
+}  // namespace
+
+std::string_view KernelTargetName(KernelTarget target) {
+  switch (target) {
+    case KernelTarget::kScalar:
+      return "scalar";
+    case KernelTarget::kAvx2:
+      return "avx2";
+    case KernelTarget::kAvx512:
+      return "avx512";
+  }
+  return "";
+}
+
+std::optional<KernelTarget> ParseKernelTarget(std::string_view name) {
+  for (const KernelTarget target : kTargets) {
+    if (KernelTargetName(target) == name) {
+      return target;
+    }
+  }
+  return std::nullopt;
+}
+
+std::span<const KernelTarget> SupportedKernelTargets() {
+  return std::span(kTargets).first(CountSupported());
+}
+
+KernelTarget BestKernelTarget() { return SupportedKernelTargets().back(); }
+
+}  // namespace shoal

@@ -1,0 +1,40 @@
+// The integer sums of rvq3 for one row of activations, once for each instruction set: a table for every
+// position (eight activations), and its entries added by the codes of a unit's rows. Sums are exact, so
+// every target gives the same.
+#ifndef SHOAL_KERNELS_RVQ_KERNELS_H_
+#define SHOAL_KERNELS_RVQ_KERNELS_H_
+
+#include <cstdint>
+
+#include "kernels/kernel_target.h"
+#include "kernels/rvq.h"
+
+namespace shoal {
+
+// int32 elements that the tables of one position take, whatever a target keeps there: entry i of
+// a stage stands for value(stage, i) = sum_d book[stage][i][d] * q[d], d < 8.
+inline constexpr int64_t kRvqTableElements = kRvqStages * kCodebookEntries;
+
+struct RvqKernels {
+  // Builds the tables of `positions` positions from q [8 * positions], |q| <= kActivationMax.
+  // `tables` has kRvqTableElements for each, best aligned to 64 bytes.
+  void (*build_tables)(const RvqCodebook& book, const int32_t* q, int64_t positions,
+                       int32_t* tables);
+  // sums[r] += sum over positions and stages of value(stage, index of row r's code), for r < rows.
+  // `codes` has three planes of `rows` bytes (rvq.h) at every position, which are `position_stride`
+  // bytes apart, and no alignment. `tables` are those of the same target.
+  void (*add_codes)(const uint8_t* codes, int64_t position_stride, int64_t positions, int64_t rows,
+                    const int32_t* tables, int64_t* sums);
+};
+
+// REQUIRES: the target is one of SupportedKernelTargets.
+const RvqKernels& RvqKernelsOf(KernelTarget target);
+
+// Each in a file of its own, compiled for its target.
+extern const RvqKernels kRvqKernelsScalar;
+extern const RvqKernels kRvqKernelsAvx2;
+extern const RvqKernels kRvqKernelsAvx512;
+
+}  // namespace shoal
+
+#endif  // SHOAL_KERNELS_RVQ_KERNELS_H_
