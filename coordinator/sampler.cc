@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "kernels/math.h"
 
 namespace shoal {
@@ -14,7 +15,8 @@ namespace {
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 absl::Status OutOfRange(absl::string_view field, double value, absl::string_view range) {
-  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, "; it must be ", range));
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s is %.9g; it must be %s", field, value, range));
 }
 
 // First index of the largest value; 0 where nothing is above -infinity.

@@ -163,8 +163,12 @@ const absl::flat_hash_map<std::string, TensorInfo>& Checkpoint::tensors() const 
 absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& directory) {
   auto impl = std::make_unique<Impl>();
   impl->directory = directory;
-  SHOAL_ASSIGN_OR_RETURN(impl->config_json,
-                         ReadTextFile(impl->PathOf("config.json"), kMaxConfigBytes));
+  absl::StatusOr<std::string> config = ReadTextFile(impl->PathOf("config.json"), kMaxConfigBytes);
+  if (absl::IsNotFound(config.status())) {
+    return Annotate(config.status(),
+                    absl::StrCat(impl->directory, " is no Hugging Face checkpoint"));
+  }
+  SHOAL_ASSIGN_OR_RETURN(impl->config_json, std::move(config));
   Sha256 hash;
   HashPart(hash, "config.json", impl->config_json.size(), impl->config_json);
   auto shards = impl->ReadIndex(hash);
@@ -178,7 +182,8 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& 
     if (absl::IsNotFound(header.status())) {
       return Annotate(header.status(), indexed
                                            ? absl::StrCat(impl->PathOf(kIndexFile), " names ", file)
-                                           : absl::StrCat("no ", kIndexFile, " either"));
+                                           : absl::StrCat(impl->directory, " has neither ",
+                                                          kIndexFile, " nor one file of weights"));
     }
     SHOAL_RETURN_IF_ERROR(header.status());
     if (indexed) {

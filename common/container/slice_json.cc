@@ -65,7 +65,7 @@ absl::Status CheckNodeName(absl::string_view name, absl::string_view what) {
   if (name.empty() || name.size() > kMaxNameLength || !plain || name.front() == '.' ||
       absl::EndsWith(name, ".partial")) {
     return absl::InvalidArgumentError(absl::StrCat(
-        what, ": ", Brief(Json(std::string(name))), " is no name for a node; 1 to ", kMaxNameLength,
+        what, ": ", Brief(Json(std::string(name))), " is no name; 1 to ", kMaxNameLength,
         " characters of a-z A-Z 0-9 . _ - are, without a dot at the beginning or "
         ".partial at the end"));
   }

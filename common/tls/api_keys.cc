@@ -91,8 +91,10 @@ absl::Status RemoveApiKey(const std::string& path, const std::string& name) {
   const auto gone =
       std::remove_if(keys.begin(), keys.end(), [&](const ApiKey& key) { return key.name == name; });
   if (gone == keys.end()) {
-    return absl::NotFoundError(absl::StrCat(path, " has no key named ", name, "; those there are: ",
-                                            absl::StrJoin(NamesOf(keys), ", ")));
+    return absl::NotFoundError(absl::StrCat(
+        path, " has no key named ", name,
+        keys.empty() ? "; there is none in it"
+                     : absl::StrCat("; those there are: ", absl::StrJoin(NamesOf(keys), ", "))));
   }
   keys.erase(gone, keys.end());
   return Write(path, keys);

@@ -152,6 +152,9 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
   if (::stat(path.c_str(), &info) != 0) {
     return ErrnoToStatus(errno, absl::StrCat("read ", path));
   }
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is no regular file"));
+  }
   if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         path, " can be read or written by others than its owner; run: chmod 600 ", path));

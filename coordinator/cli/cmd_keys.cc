@@ -82,6 +82,9 @@ class KeysListCommand final : public KeysCommand {
     } else {
       console.Print(text);
     }
+    if (keys.empty()) {
+      console.Note(absl::StrCat("shoal: no key was added to ", path, " yet"));
+    }
     return absl::OkStatus();
   }
 };

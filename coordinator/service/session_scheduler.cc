@@ -49,11 +49,11 @@ absl::Status SessionScheduler::Submit(SessionJob& job, const std::stop_token& st
   const auto free = std::ssize(running_) - NumRunning();
   const auto waiting = std::ssize(line_) - free;  // behind those that begin in a moment
   if (waiting >= max_waiting_) {
-    return WithRetry(
-        ClientError(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
-                    absl::StrCat("all ", running_.size(), " sessions are busy and ", max_waiting_,
-                                 " calls wait, the most that may; try again")),
-        RetryDelayLocked());
+    return WithRetry(ClientError(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                                 absl::StrCat("the server is busy (sessions: ", running_.size(),
+                                              "), and as many calls wait as may: ", max_waiting_,
+                                              "; try again")),
+                     RetryDelayLocked());
   }
   line_.push_back(&job);
   if (waiting >= 0) {

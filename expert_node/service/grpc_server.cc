@@ -65,7 +65,7 @@ void SetArguments(grpc::ServerBuilder& builder, const GrpcServer::Options& optio
 struct GrpcServer::Impl {
   NetAddress address;
   std::unique_ptr<ServerGuard> guard = {};
-  std::unique_ptr<GrpcLogTap> tap = {};                // with TLS or keys
+  std::unique_ptr<GrpcLogTap> tap = {};
   std::unique_ptr<MembershipService> membership = {};  // with TLS
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor = {};
   std::unique_ptr<ConnectionGate> gate = {};
@@ -75,9 +75,7 @@ struct GrpcServer::Impl {
   // Prepares what protects the server.
   void Guard(const Options& options, grpc::ServerBuilder& builder) {
     guard = std::make_unique<ServerGuard>(options.security, options.limits, options.address);
-    if (options.security.any()) {
-      tap = std::make_unique<GrpcLogTap>(guard->log());
-    }
+    tap = std::make_unique<GrpcLogTap>(guard->log());
     if (options.security.own != nullptr) {
       membership = std::make_unique<MembershipService>(options.security.own);
       builder.RegisterService(&membership->grpc_service());

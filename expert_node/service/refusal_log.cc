@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace shoal {
 namespace {
@@ -17,9 +18,11 @@ RefusalLog::RefusalLog(Write write, int lines_a_minute, const Clock& clock)
     : limit_([write = std::move(write)](const LogLine& line) { write(line.message); },
              lines_a_minute, clock) {}
 
-void RefusalLog::Add(absl::string_view line) {
-  const std::string message =
-      absl::StrCat("refused: ", absl::CHexEscape(line.substr(0, kMostBytes)));
+void RefusalLog::Add(absl::string_view line) { Note(absl::StrCat("refused: ", line)); }
+
+void RefusalLog::Note(absl::string_view line) {
+  const std::string message = absl::StrReplaceAll(absl::CHexEscape(line.substr(0, kMostBytes)),
+                                                  {{"\\'", "'"}, {"\\\"", "\""}});
   limit_.Add({.message = message});
 }
 

@@ -21,6 +21,8 @@ class RefusalLog {
 
   // What cannot be printed is written as escapes: it may come from a stranger.
   void Add(absl::string_view line);
+  // The same for a line about anything else.
+  void Note(absl::string_view line);
 
  private:
   LogLimit limit_;

@@ -783,7 +783,7 @@ TEST(HoldingsOfTest, RefusesNamesAndSlicesThatAreNone) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   };
   node.set_name("a\x1b[2J");
-  refuses("is no name for a node");
+  refuses("is no name");
   node.set_name("a");
   ToMessage({{0, 2}, {0, 1}}, node.add_slices());
   refuses("are given twice");

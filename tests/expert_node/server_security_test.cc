@@ -358,6 +358,15 @@ TEST_F(ServerSecurityTest, OneMemberMayNotHaveAllCalls) {
   EXPECT_EQ(answer, serving);
 }
 
+TEST_F(ServerSecurityTest, WhatLibrariesSayOfMessagesGoesToTheLog) {
+  Serve(nullptr, /*tls=*/false);
+  const auto channel = grpc::CreateChannel(Address(), grpc::InsecureChannelCredentials());
+  const std::string not_utf8 = "\x0a\x02\xc3\x28";  // of the field host
+  SHOAL_EXPECT_OK(Call(channel, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                       "", not_utf8));
+  EXPECT_TRUE(WaitForLog("refused: a message: String field"));
+}
+
 TEST_F(ServerSecurityTest, ASilentStreamIsCut) {
   Serve(nullptr, true, {.patience = {.read = absl::Milliseconds(100)}});
   Reflection silent(As("cellar"));
