@@ -234,7 +234,7 @@ TEST_F(PartitionTest, RefusesAnIndexThatContradictsItself) {
   const auto malformed = absl::StatusCode::kInvalidArgument;
   const auto loss = absl::StatusCode::kDataLoss;
   refuses([](Json& index) { index["format"] = "shoal-container"; }, malformed, "format");
-  refuses([](Json& index) { index["name"] = "../alpha"; }, malformed, "no name for a node");
+  refuses([](Json& index) { index["name"] = "../alpha"; }, malformed, "is no name");
   refuses([](Json& index) { index["identity"] = "12"; }, malformed, "identity");
   refuses([](Json& index) { index.erase("slices"); }, malformed, "slices");
   refuses([](Json& index) { index["slices"][0]["units"] = {0, 4}; }, malformed, "not a part of");

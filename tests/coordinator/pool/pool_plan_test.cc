@@ -145,7 +145,7 @@ TEST(PoolPlanTest, NamesAreNamesOfDirectoriesAndUnique) {
         std::string("a b"), std::string("\xc3\xa4"), std::string("alpha.partial"),
         std::string(64, 'n')}) {
     EXPECT_THAT(Parse([&](Json& json) { json["nodes"][0]["name"] = bad; }),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no name for a node")))
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is no name")))
         << bad;
   }
   for (const std::string& good : {std::string("A.b-c_9"), std::string(63, 'n')}) {
