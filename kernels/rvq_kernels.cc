@@ -37,23 +37,26 @@ void AddCodes(const uint8_t* codes, int64_t position_stride, int64_t positions, 
 
 }  // namespace
 
-const RvqKernels kRvqKernelsScalar = {BuildTables, AddCodes};
+const RvqKernels& RvqKernelsScalar() {
+  static constexpr RvqKernels kKernels = {BuildTables, AddCodes};
+  return kKernels;
+}
 
 const RvqKernels& RvqKernelsOf(KernelTarget target) {
   switch (target) {
     case KernelTarget::kScalar:
-      return kRvqKernelsScalar;
+      return RvqKernelsScalar();
 #if defined(__x86_64__)
     case KernelTarget::kAvx2:
-      return kRvqKernelsAvx2;
+      return RvqKernelsAvx2();
     case KernelTarget::kAvx512:
-      return kRvqKernelsAvx512;
+      return RvqKernelsAvx512();
 #else
     default:
       break;
 #endif
   }
-  return kRvqKernelsScalar;
+  return RvqKernelsScalar();
 }
 
 }  // namespace shoal

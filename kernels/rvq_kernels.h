@@ -31,9 +31,9 @@ struct RvqKernels {
 const RvqKernels& RvqKernelsOf(KernelTarget target);
 
 // Each in a file of its own, compiled for its target.
-extern const RvqKernels kRvqKernelsScalar;
-extern const RvqKernels kRvqKernelsAvx2;
-extern const RvqKernels kRvqKernelsAvx512;
+const RvqKernels& RvqKernelsScalar();
+const RvqKernels& RvqKernelsAvx2();
+const RvqKernels& RvqKernelsAvx512();
 
 }  // namespace shoal
 

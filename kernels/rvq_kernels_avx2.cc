@@ -198,6 +198,9 @@ void AddCodes(const uint8_t* codes, int64_t position_stride, int64_t positions, 
 
 }  // namespace
 
-const RvqKernels kRvqKernelsAvx2 = {BuildTables, AddCodes};
+const RvqKernels& RvqKernelsAvx2() {
+  static constexpr RvqKernels kKernels = {BuildTables, AddCodes};
+  return kKernels;
+}
 
 }  // namespace shoal

@@ -213,6 +213,9 @@ void AddCodes(const uint8_t* codes, int64_t position_stride, int64_t positions, 
 
 }  // namespace
 
-const RvqKernels kRvqKernelsAvx512 = {BuildTables, AddCodes};
+const RvqKernels& RvqKernelsAvx512() {
+  static constexpr RvqKernels kKernels = {BuildTables, AddCodes};
+  return kKernels;
+}
 
 }  // namespace shoal

@@ -231,7 +231,7 @@ bool ApplyRvqWith(const RvqKernels& kernels, const Unit& unit, const LayerCodebo
 bool ApplyRvq(const Unit& unit, const LayerCodebooks& books, const std::vector<float>& x,
               double weight, std::vector<int64_t>& out) {
   const std::vector<int64_t> before = out;
-  const bool ok = ApplyRvqWith(kRvqKernelsScalar, unit, books, x, weight, out);
+  const bool ok = ApplyRvqWith(RvqKernelsScalar(), unit, books, x, weight, out);
   for (const KernelTarget target : SupportedKernelTargets()) {
     std::vector<int64_t> again = before;
     EXPECT_EQ(ApplyRvqWith(RvqKernelsOf(target), unit, books, x, weight, again), ok);
@@ -289,7 +289,7 @@ TEST(ExpertApplyTest, BothCodecsAgreeWithDoubleArithmeticOnTheDequantizedWeights
 TEST(ExpertApplyTest, ScalarTablesAreTheIntegerProductsOfEntriesAndActivations) {
   const LayerCodebooks books = RandomBooks(4);
   const std::vector<float> x = RandomRow(20, 5);
-  const Prepared prepared(kRvqKernelsScalar, books, x);
+  const Prepared prepared(RvqKernelsScalar(), books, x);
   std::vector<int32_t> q(24, 0);  // 20, and zeros to the end of the third position
   EXPECT_EQ(prepared.row.scale, QuantizeActivations(x, std::span(q).first(20)));
   for (size_t p = 0; p < 3; ++p) {
