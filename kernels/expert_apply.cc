@@ -57,8 +57,8 @@ RvqPreparedRow PrepareRvqRow(const RvqKernels& kernels, const LayerCodebooks& bo
   std::fill(q.begin() + static_cast<int64_t>(x.size()), q.end(), 0);
   RvqPreparedRow row;
   row.scale = QuantizeActivations(x, q.first(x.size()));
-  kernels.build_tables(books.gate, q.data(), positions, gate_table);
-  kernels.build_tables(books.up, q.data(), positions, up_table);
+  kernels.build_tables(books.gate.values.data(), q.data(), positions, gate_table);
+  kernels.build_tables(books.up.values.data(), q.data(), positions, up_table);
   row.gate_table = gate_table;
   row.up_table = up_table;
   return row;
@@ -94,7 +94,8 @@ bool ApplyRvqUnit(const RvqKernels& kernels, const RvqUnit& unit, const LayerCod
   const std::span<int32_t> quantized(scratch.quantized, static_cast<size_t>(width));
   const double scale =
       QuantizeActivations({scratch.activated, static_cast<size_t>(width)}, quantized);
-  kernels.build_tables(books.down, quantized.data(), Positions(width), scratch.down_tables);
+  kernels.build_tables(books.down.values.data(), quantized.data(), Positions(width),
+                       scratch.down_tables);
   std::fill(scratch.sums, scratch.sums + unit.hidden_size, 0);
   kernels.add_codes(unit.down, kRvqPlanes * unit.hidden_size, Positions(width), unit.hidden_size,
                     scratch.down_tables, scratch.sums);

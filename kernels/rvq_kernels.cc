@@ -5,10 +5,10 @@ namespace {
 
 // table[stage * 64 + entry] = value(stage, entry). At most 8 * 127 * kActivationMax < 2^30: it fits
 // int32.
-void BuildTables(const RvqCodebook& book, const int32_t* q, int64_t positions, int32_t* tables) {
+void BuildTables(const int8_t* book, const int32_t* q, int64_t positions, int32_t* tables) {
   for (int64_t p = 0; p < positions; ++p) {
     for (int64_t i = 0; i < kRvqTableElements; ++i) {
-      const int8_t* entry = book.values.data() + i * kSubVectorSize;
+      const int8_t* entry = book + i * kSubVectorSize;
       int32_t sum = 0;
       for (int d = 0; d < kSubVectorSize; ++d) {
         sum += int32_t{entry[d]} * q[p * kSubVectorSize + d];

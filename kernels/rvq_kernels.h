@@ -16,10 +16,10 @@ namespace shoal {
 inline constexpr int64_t kRvqTableElements = kRvqStages * kCodebookEntries;
 
 struct RvqKernels {
-  // Builds the tables of `positions` positions from q [8 * positions], |q| <= kActivationMax.
+  // Builds the tables of `positions` positions from book [4 stages][64 entries][8] (RvqCodebook::values)
+  // and q [8 * positions], |q| <= kActivationMax.
   // `tables` has kRvqTableElements for each, best aligned to 64 bytes.
-  void (*build_tables)(const RvqCodebook& book, const int32_t* q, int64_t positions,
-                       int32_t* tables);
+  void (*build_tables)(const int8_t* book, const int32_t* q, int64_t positions, int32_t* tables);
   // sums[r] += sum over positions and stages of value(stage, index of row r's code), for r < rows.
   // `codes` has three planes of `rows` bytes (rvq.h) at every position, which are `position_stride`
   // bytes apart, and no alignment. `tables` are those of the same target.

@@ -1,21 +1,17 @@
-// rvq3 with AVX2. As with AVX-512 (rvq_kernels_avx512.cc), nothing here may be an inline function
-// of another file, and a table is kept as bytes, [stage][plane][64], plane k holding byte k
-// of value + 2^31. A byte is looked up for 32 rows at a time, in four parts of a table of which vpshufb takes
-// the entry from one and zero from the others.
+// rvq3 with AVX2. As with AVX-512 (rvq_kernels_avx512.cc), nothing here may be an inline function of another
+// file. A byte of a table (rvq_byte_tables.h) is looked up for 32 rows at a time, in four parts of the table
+// of which vpshufb takes the entry from one and zero from the others.
 #include <immintrin.h>
 
+#include "kernels/rvq_byte_tables.h"
 #include "kernels/rvq_kernels.h"
 
 namespace shoal {
 namespace {
 
 constexpr int64_t kBlockRows = 32;
-constexpr int64_t kBlockPositions = 64;
-constexpr int kPlanes = 4;  // bytes of a value
-constexpr int kParts = 4;   // of a plane of a table
+constexpr int kParts = 4;  // of a plane of a table
 constexpr int kPartBytes = 16;
-constexpr int64_t kTableBytes = kRvqTableElements * kPlanes;
-constexpr int64_t kBias = int64_t{1} << 31;
 
 __m256i Load(const uint8_t* bytes) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes));
@@ -42,33 +38,33 @@ __m256i Values(const int8_t* entries, __m256i q) {
                           _mm256_permute2x128_si256(first, second, kHighHalves));
 }
 
-void BuildTables(const RvqCodebook& book, const int32_t* q, int64_t positions, int32_t* tables) {
+void BuildTables(const int8_t* book, const int32_t* q, int64_t positions, int32_t* tables) {
   auto* table = reinterpret_cast<uint8_t*>(tables);
   for (int64_t p = 0; p < positions; ++p) {
     const __m256i activations =
         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + p * kSubVectorSize));
     for (int stage = 0; stage < kRvqStages; ++stage) {
-      const int8_t* entries = &book.values[0] + stage * kCodebookEntries * kSubVectorSize;
+      const int8_t* entries = book + stage * kCodebookEntries * kSubVectorSize;
       alignas(32) uint32_t values[kCodebookEntries];
       for (int i = 0; i < kCodebookEntries; i += 8) {
         _mm256_store_si256(reinterpret_cast<__m256i*>(values + i),
                            Values(entries + i * kSubVectorSize, activations));
       }
-      for (int k = 0; k < kPlanes; ++k) {
+      for (int k = 0; k < kBytePlanes; ++k) {
         for (int i = 0; i < kCodebookEntries; ++i) {
           table[k * kCodebookEntries + i] =
-              static_cast<uint8_t>((values[i] + static_cast<uint32_t>(kBias)) >> (8 * k));
+              static_cast<uint8_t>((values[i] + static_cast<uint32_t>(kValueBias)) >> (8 * k));
         }
       }
-      table += kCodebookEntries * kPlanes;
+      table += kCodebookEntries * kBytePlanes;
     }
   }
 }
 
 // Sums of looked-up bytes: of plane k, even[k] those of rows 0, 2, ... and odd[k] of rows 1, 3, ...
 struct ByteSums {
-  __m256i even[kPlanes];
-  __m256i odd[kPlanes];
+  __m256i even[kBytePlanes];
+  __m256i odd[kBytePlanes];
 };
 
 // Of indices from 0 to 63, for each part of a table: 0x70 and the index within the part, or 0x80 and
@@ -101,7 +97,7 @@ void AddStage(__m256i indices, const uint8_t* table, ByteSums& sums) {
   const __m256i even_mask = _mm256_set1_epi16(0xff);
   const PartIndices split = SplitByPart(_mm256_and_si256(indices, _mm256_set1_epi8(63)));
 #pragma GCC unroll 4
-  for (int plane = 0; plane < kPlanes; ++plane) {
+  for (int plane = 0; plane < kBytePlanes; ++plane) {
     const __m256i found = Lookup(split, table + plane * kCodebookEntries);
     sums.even[plane] = _mm256_add_epi16(sums.even[plane], _mm256_and_si256(found, even_mask));
     sums.odd[plane] = _mm256_add_epi16(sums.odd[plane], _mm256_srli_epi16(found, 8));
@@ -109,7 +105,7 @@ void AddStage(__m256i indices, const uint8_t* table, ByteSums& sums) {
 }
 
 void AddPosition(__m256i low, __m256i middle, __m256i high, const uint8_t* table, ByteSums& sums) {
-  constexpr int kStageBytes = kCodebookEntries * kPlanes;
+  constexpr int kStageBytes = kCodebookEntries * kBytePlanes;
   const __m256i two = _mm256_set1_epi8(0x03);
   const __m256i four = _mm256_set1_epi8(0x0f);
   AddStage(low, table, sums);
@@ -125,9 +121,9 @@ void AddPosition(__m256i low, __m256i middle, __m256i high, const uint8_t* table
 
 // sums[r] += the value of the four planes' sums of row r, less `bias`.
 void AddByteSums(const ByteSums& bytes, int64_t bias, int64_t rows, int64_t* sums) {
-  alignas(32) uint16_t even[kPlanes][kBlockRows / 2];
-  alignas(32) uint16_t odd[kPlanes][kBlockRows / 2];
-  for (int k = 0; k < kPlanes; ++k) {
+  alignas(32) uint16_t even[kBytePlanes][kBlockRows / 2];
+  alignas(32) uint16_t odd[kBytePlanes][kBlockRows / 2];
+  for (int k = 0; k < kBytePlanes; ++k) {
     _mm256_store_si256(reinterpret_cast<__m256i*>(even[k]), bytes.even[k]);
     _mm256_store_si256(reinterpret_cast<__m256i*>(odd[k]), bytes.odd[k]);
   }
@@ -153,24 +149,11 @@ __m256i LoadRows(const uint8_t* bytes, int64_t rows) {
   return Load(padded);
 }
 
-// Asks for what is needed next: some positions on in this block, and some rows on for the next one. Codes
-// come from memory, and processors do not see through these strides.
-void PrefetchCodes(const uint8_t* codes, int64_t plane_bytes, int64_t position_stride) {
-  constexpr int64_t kPositionsAhead = 8;
-  constexpr int64_t kRowsAhead = 128;
-  for (int plane = 0; plane < kRvqPlanes; ++plane) {
-    const uint8_t* here = codes + plane * plane_bytes;
-    _mm_prefetch(reinterpret_cast<const char*>(here + kPositionsAhead * position_stride),
-                 _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(here + kRowsAhead), _MM_HINT_T0);
-  }
-}
-
 // Of at most kBlockRows rows (of `plane_bytes` that a plane has) and kBlockPositions positions.
 void AddBlock(const uint8_t* codes, int64_t plane_bytes, int64_t position_stride, int64_t positions,
               int64_t rows, const uint8_t* table, int64_t* sums) {
   ByteSums bytes;
-  for (int k = 0; k < kPlanes; ++k) {
+  for (int k = 0; k < kBytePlanes; ++k) {
     bytes.even[k] = _mm256_setzero_si256();
     bytes.odd[k] = _mm256_setzero_si256();
   }
@@ -181,19 +164,12 @@ void AddBlock(const uint8_t* codes, int64_t plane_bytes, int64_t position_stride
     codes += position_stride;
     table += kTableBytes;
   }
-  AddByteSums(bytes, kBias * kRvqStages * positions, rows, sums);
+  AddByteSums(bytes, kValueBias * kRvqStages * positions, rows, sums);
 }
 
 void AddCodes(const uint8_t* codes, int64_t position_stride, int64_t positions, int64_t rows,
               const int32_t* tables, int64_t* sums) {
-  const auto* table = reinterpret_cast<const uint8_t*>(tables);
-  for (int64_t p = 0; p < positions; p += kBlockPositions) {
-    const int64_t left = positions - p < kBlockPositions ? positions - p : kBlockPositions;
-    for (int64_t r = 0; r < rows; r += kBlockRows) {
-      AddBlock(codes + p * position_stride + r, rows, position_stride, left,
-               rows - r < kBlockRows ? rows - r : kBlockRows, table + p * kTableBytes, sums + r);
-    }
-  }
+  AddInBlocks(kBlockRows, codes, position_stride, positions, rows, tables, sums, AddBlock);
 }
 
 }  // namespace

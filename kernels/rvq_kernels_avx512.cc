@@ -1,21 +1,15 @@
 // rvq3 with AVX-512 (F, BW, VL, VBMI, VNNI). Nothing here may be an inline function of another file:
 // the linker would be free to take this file's copy of it for CPUs without AVX-512.
-//
-// A table is kept as bytes, [stage][plane][64]: plane k holds byte k of value + 2^31. One vpermb looks
-// a byte up for 64 rows. Bytes are added as 16-bit numbers, those of even and of odd rows apart, over
-// at most 64 positions (4 stages * 64 * 255 < 2^16), and then added to the sums.
+// One vpermb looks a byte of a table (rvq_byte_tables.h) up for 64 rows.
 #include <immintrin.h>
 
+#include "kernels/rvq_byte_tables.h"
 #include "kernels/rvq_kernels.h"
 
 namespace shoal {
 namespace {
 
 constexpr int64_t kBlockRows = 64;
-constexpr int64_t kBlockPositions = 64;
-constexpr int kPlanes = 4;  // bytes of a value
-constexpr int64_t kTableBytes = kRvqTableElements * kPlanes;
-constexpr int64_t kBias = int64_t{1} << 31;
 
 // The eight activations of a position in three planes of signed 7 bits (+ sign), each eight bytes,
 // repeated: q = low + 2^7 middle + 2^14 high.
@@ -90,28 +84,28 @@ void StorePlanes(const __m512i* values, uint8_t* table) {
   _mm512_storeu_si512(table + 192, _mm512_shuffle_i64x2(a23, b23, kHighHalves));
 }
 
-void BuildTables(const RvqCodebook& book, const int32_t* q, int64_t positions, int32_t* tables) {
+void BuildTables(const int8_t* book, const int32_t* q, int64_t positions, int32_t* tables) {
   auto* table = reinterpret_cast<uint8_t*>(tables);
   for (int64_t p = 0; p < positions; ++p) {
     const ActivationPlanes planes = SplitActivations(q + p * kSubVectorSize);
     const ActivationPlanes excess = {Excess(planes.low), Excess(planes.middle),
                                      Excess(planes.high)};
     for (int stage = 0; stage < kRvqStages; ++stage) {
-      const int8_t* entries = &book.values[0] + stage * kCodebookEntries * kSubVectorSize;
+      const int8_t* entries = book + stage * kCodebookEntries * kSubVectorSize;
       __m512i values[4];
       for (int i = 0; i < 4; ++i) {
         values[i] = Values(entries + i * 16 * kSubVectorSize, planes, excess);
       }
       StorePlanes(values, table);
-      table += kCodebookEntries * kPlanes;
+      table += kCodebookEntries * kBytePlanes;
     }
   }
 }
 
 // Sums of looked-up bytes: of plane k, even[k] those of rows 0, 2, ... and odd[k] of rows 1, 3, ...
 struct ByteSums {
-  __m512i even[kPlanes];
-  __m512i odd[kPlanes];
+  __m512i even[kBytePlanes];
+  __m512i odd[kBytePlanes];
 };
 
 // The indices of 64 codes for each stage, in the low six bits of a byte.
@@ -136,11 +130,11 @@ Indices SplitCodes(__m512i low, __m512i middle, __m512i high) {
 void AddPosition(const Indices& indices, const uint8_t* table, ByteSums& sums) {
   const __m512i even_mask = _mm512_set1_epi16(0xff);
 #pragma GCC unroll 4
-  for (int plane = 0; plane < kPlanes; ++plane) {
+  for (int plane = 0; plane < kBytePlanes; ++plane) {
 #pragma GCC unroll 4
     for (int stage = 0; stage < kRvqStages; ++stage) {
       const __m512i entries =
-          _mm512_loadu_si512(table + (stage * kPlanes + plane) * kCodebookEntries);
+          _mm512_loadu_si512(table + (stage * kBytePlanes + plane) * kCodebookEntries);
       const __m512i found = _mm512_permutexvar_epi8(indices.stage[stage], entries);
       sums.even[plane] = _mm512_add_epi16(sums.even[plane], _mm512_and_si512(found, even_mask));
       sums.odd[plane] = _mm512_add_epi16(sums.odd[plane], _mm512_srli_epi16(found, 8));
@@ -150,11 +144,11 @@ void AddPosition(const Indices& indices, const uint8_t* table, ByteSums& sums) {
 
 // sums[r] += the value of the four planes' sums of row r, less `bias`.
 void AddByteSums(const ByteSums& bytes, int64_t bias, int64_t rows, int64_t* sums) {
-  alignas(64) uint16_t planes[kPlanes][kBlockRows];
+  alignas(64) uint16_t planes[kBytePlanes][kBlockRows];
   const __m512i first = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
                                          8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
   const __m512i second = _mm512_add_epi16(first, _mm512_set1_epi16(16));
-  for (int k = 0; k < kPlanes; ++k) {
+  for (int k = 0; k < kBytePlanes; ++k) {
     _mm512_store_si512(planes[k], _mm512_permutex2var_epi16(bytes.even[k], first, bytes.odd[k]));
     _mm512_store_si512(planes[k] + 32,
                        _mm512_permutex2var_epi16(bytes.even[k], second, bytes.odd[k]));
@@ -165,25 +159,12 @@ void AddByteSums(const ByteSums& bytes, int64_t bias, int64_t rows, int64_t* sum
   }
 }
 
-// Asks for what is needed next: some positions on in this block, and some rows on for the next one. Codes
-// come from memory, and processors do not see through these strides.
-void PrefetchCodes(const uint8_t* codes, int64_t plane_bytes, int64_t position_stride) {
-  constexpr int64_t kPositionsAhead = 8;
-  constexpr int64_t kRowsAhead = 128;
-  for (int plane = 0; plane < kRvqPlanes; ++plane) {
-    const uint8_t* here = codes + plane * plane_bytes;
-    _mm_prefetch(reinterpret_cast<const char*>(here + kPositionsAhead * position_stride),
-                 _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(here + kRowsAhead), _MM_HINT_T0);
-  }
-}
-
 // Of at most kBlockRows rows (of `plane_bytes` that a plane has) and kBlockPositions positions.
 void AddBlock(const uint8_t* codes, int64_t plane_bytes, int64_t position_stride, int64_t positions,
               int64_t rows, const uint8_t* table, int64_t* sums) {
   const __mmask64 in_rows = rows >= kBlockRows ? ~__mmask64{0} : (__mmask64{1} << rows) - 1;
   ByteSums bytes;
-  for (int k = 0; k < kPlanes; ++k) {
+  for (int k = 0; k < kBytePlanes; ++k) {
     bytes.even[k] = _mm512_setzero_si512();
     bytes.odd[k] = _mm512_setzero_si512();
   }
@@ -196,19 +177,12 @@ void AddBlock(const uint8_t* codes, int64_t plane_bytes, int64_t position_stride
     codes += position_stride;
     table += kTableBytes;
   }
-  AddByteSums(bytes, kBias * kRvqStages * positions, rows, sums);
+  AddByteSums(bytes, kValueBias * kRvqStages * positions, rows, sums);
 }
 
 void AddCodes(const uint8_t* codes, int64_t position_stride, int64_t positions, int64_t rows,
               const int32_t* tables, int64_t* sums) {
-  const auto* table = reinterpret_cast<const uint8_t*>(tables);
-  for (int64_t p = 0; p < positions; p += kBlockPositions) {
-    const int64_t left = positions - p < kBlockPositions ? positions - p : kBlockPositions;
-    for (int64_t r = 0; r < rows; r += kBlockRows) {
-      AddBlock(codes + p * position_stride + r, rows, position_stride, left,
-               rows - r < kBlockRows ? rows - r : kBlockRows, table + p * kTableBytes, sums + r);
-    }
-  }
+  AddInBlocks(kBlockRows, codes, position_stride, positions, rows, tables, sums, AddBlock);
 }
 
 }  // namespace

@@ -70,9 +70,11 @@ void OnGrpcMessage(gpr_log_func_args* message) {
 }
 
 // Protocol Buffers' lines are about messages of peers, a text that is not UTF-8 for example.
-void OnProtobufMessage(google::protobuf::LogLevel /*level*/, const char* file, int line,
+void OnProtobufMessage(google::protobuf::LogLevel level, const char* file, int line,
                        const std::string& message) {
-  if (!Tell(absl::StrCat("a message: ", message), true)) {
+  // A fatal one is the last that is heard of the process: no limit may keep it back.
+  if (level == google::protobuf::LOGLEVEL_FATAL ||
+      !Tell(absl::StrCat("a message: ", message), true)) {
     std::fprintf(stderr, "protobuf: %s:%d: %s\n", file, line, message.c_str());
   }
 }

@@ -78,7 +78,7 @@ std::vector<int64_t> Computed(const RvqKernels& kernels, const RvqCodebook& book
                               const std::vector<int32_t>& q, const Codes& codes,
                               std::vector<int64_t> sums) {
   std::vector<int32_t> tables(static_cast<size_t>(codes.positions * kRvqTableElements));
-  kernels.build_tables(book, q.data(), codes.positions, tables.data());
+  kernels.build_tables(book.values.data(), q.data(), codes.positions, tables.data());
   kernels.add_codes(codes.bytes.data(), codes.stride, codes.positions, codes.rows, tables.data(),
                     sums.data());
   return sums;

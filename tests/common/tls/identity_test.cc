@@ -74,6 +74,12 @@ TEST_F(IdentityTest, AKeyThatOthersCanReadIsRefused) {
   }
 }
 
+TEST_F(IdentityTest, ADirectoryIsNoSecret) {
+  const absl::Status status = ReadSecretFile(dir_ / ".").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("is no regular file"));
+}
+
 TEST_F(IdentityTest, AMismatchedExpiredOrForeignOneIsRefused) {
   const Identity attic = Issue("attic");
   Identity wrong_key = attic;

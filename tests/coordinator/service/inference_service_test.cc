@@ -382,7 +382,7 @@ TEST_F(InferenceServiceTest, AReaderThatTakesNothingLeavesTheOnlySessionToOthers
   // As long as nobody else wants it, the session is its own.
   std::this_thread::sleep_for(absl::ToChronoMilliseconds(4 * kPatience));
   EXPECT_EQ(Describe().load().running(), 1);
-  EXPECT_TRUE(Call(*stub_, Request(5)).End().ok());
+  EXPECT_TRUE(Call(*stub_, Request(5), std::chrono::seconds(60)).End().ok());
   const grpc::Status status = reader.End();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(InfoOf(status).reason, "READER_BEHIND");
