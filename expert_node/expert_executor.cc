@@ -7,30 +7,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "expert_node/unit_view.h"
 #include "kernels/expert_apply.h"
 #include "kernels/fixed_point.h"
-#include "kernels/rvq_kernels.h"
 
 namespace shoal {
 namespace {
 
 // What one thread needs, each part on its own cache lines.
 struct ScratchSizes {
-  uint64_t tables = 0;  // of one prepared row; none for f32
-  uint64_t kernel = 0;  // ExpertScratchBytes
-  uint64_t sums = 0;    // a row of int64 sums
-  uint64_t total() const { return tables + kernel + sums; }
+  uint64_t prepared = 0;  // of one prepared row
+  uint64_t kernel = 0;    // ExpertScratchBytes
+  uint64_t sums = 0;      // a row of int64 sums
+  uint64_t total() const { return prepared + kernel + sums; }
 };
 
 uint64_t RoundUp(uint64_t bytes) { return AlignUp(bytes, kSectionAlignment); }
 
 ScratchSizes SizesFor(const UnitLayout& layout) {
   ScratchSizes sizes;
-  if (layout.codec == ExpertCodec::kRvq3) {
-    sizes.tables = RoundUp(static_cast<uint64_t>(RvqPreparedRowElements(layout.hidden_size)) *
-                           sizeof(int32_t));
-  }
+  sizes.prepared =
+      RoundUp(static_cast<uint64_t>(UnitArithmetic::PreparedElements(layout)) * sizeof(int32_t));
   sizes.kernel =
       RoundUp(static_cast<uint64_t>(ExpertScratchBytes(layout.hidden_size, layout.unit_width)));
   sizes.sums = RoundUp(static_cast<uint64_t>(layout.hidden_size) * sizeof(int64_t));
@@ -48,13 +44,13 @@ constexpr int64_t kNoFailure = std::numeric_limits<int64_t>::max();
 }  // namespace
 
 struct ExpertExecutor::Worker {
-  std::span<int32_t> tables;
+  std::span<int32_t> prepared;
   std::span<std::byte> kernel;
   std::span<int64_t> sums;
 };
 
 struct ExpertExecutor::Call {
-  const LayerCodebooks* books = nullptr;  // null for f32
+  size_t layer = 0;  // its place among the MoE layers
   std::span<const ExpertWork> work;
   std::span<const float> rows;
   std::span<int64_t> out;
@@ -76,41 +72,9 @@ struct ExpertExecutor::Call {
   }
 };
 
-namespace {
-
-// An activation row, made ready for every expert of its layer.
-struct PreparedInput {
-  std::span<const float> row;
-  RvqPreparedRow rvq;
-};
-
-PreparedInput Prepare(const RvqKernels& kernels, const LayerCodebooks* books,
-                      std::span<const float> row, std::span<int32_t> tables) {
-  PreparedInput input;
-  input.row = row;
-  if (books != nullptr) {
-    input.rvq = PrepareRvqRow(kernels, *books, row, tables);
-  }
-  return input;
-}
-
-bool ApplyUnit(const RvqKernels& kernels, const UnitLayout& layout, const LayerCodebooks* books,
-               const ExpertWork& work, int64_t unit, const PreparedInput& input, float weight,
-               std::span<std::byte> scratch, std::span<int64_t> out) {
-  const auto bytes = work.unit_bytes.subspan(
-      static_cast<uint64_t>(unit - work.units.begin) * layout.unit_bytes, layout.unit_bytes);
-  if (books != nullptr) {
-    return ApplyRvqUnit(kernels, ViewRvqUnit(layout, bytes), *books, input.rvq, weight, scratch,
-                        out);
-  }
-  return ApplyF32Unit(ViewF32Unit(layout, bytes), input.row, weight, scratch, out);
-}
-
-}  // namespace
-
-ExpertExecutor::ExpertExecutor(const ExpertModel& model, const RvqKernels& kernels,
-                               ThreadPool& pool, AlignedBuffer scratch)
-    : model_(model), kernels_(kernels), pool_(pool), scratch_(std::move(scratch)) {}
+ExpertExecutor::ExpertExecutor(const ExpertModel& model, KernelTarget kernels, ThreadPool& pool,
+                               AlignedBuffer scratch)
+    : model_(model), arithmetic_(model, kernels), pool_(pool), scratch_(std::move(scratch)) {}
 
 uint64_t ExpertExecutor::ScratchBytes(const UnitLayout& layout, int num_threads) {
   return SizesFor(layout).total() * static_cast<uint64_t>(num_threads);
@@ -122,16 +86,16 @@ absl::StatusOr<std::unique_ptr<ExpertExecutor>> ExpertExecutor::Create(const Exp
   SHOAL_ASSIGN_OR_RETURN(AlignedBuffer scratch,
                          AlignedBuffer::Allocate(ScratchBytes(model.layout, pool.num_threads())));
   return std::unique_ptr<ExpertExecutor>(
-      new ExpertExecutor(model, RvqKernelsOf(kernels), pool, std::move(scratch)));
+      new ExpertExecutor(model, kernels, pool, std::move(scratch)));
 }
 
 ExpertExecutor::Worker ExpertExecutor::WorkerAt(int worker) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   const ScratchSizes sizes = SizesFor(model_.layout);
   std::byte* begin = scratch_.data() + static_cast<uint64_t>(worker) * sizes.total();
   Worker views;
-  views.tables = {reinterpret_cast<int32_t*>(begin), sizes.tables / sizeof(int32_t)};
-  views.kernel = {begin + sizes.tables, sizes.kernel};
-  views.sums = {reinterpret_cast<int64_t*>(begin + sizes.tables + sizes.kernel),
+  views.prepared = {reinterpret_cast<int32_t*>(begin), sizes.prepared / sizeof(int32_t)};
+  views.kernel = {begin + sizes.prepared, sizes.kernel};
+  views.sums = {reinterpret_cast<int64_t*>(begin + sizes.prepared + sizes.kernel),
                 static_cast<size_t>(model_.layout.hidden_size)};
   return views;
 }
@@ -145,12 +109,12 @@ void ExpertExecutor::ApplyRow(Call& call, int64_t row, int worker) {
   }
   const Worker scratch = WorkerAt(worker);
   const PreparedInput input =
-      Prepare(kernels_, call.books, call.Row(row, layout.hidden_size), scratch.tables);
+      arithmetic_.Prepare(call.layer, call.Row(row, layout.hidden_size), scratch.prepared);
   for (const Choice& choice : choices) {
     const ExpertWork& work = call.work[choice.work];
     for (int64_t unit = work.units.begin; unit < work.units.end; ++unit) {
-      if (!ApplyUnit(kernels_, layout, call.books, work, unit, input, choice.weight, scratch.kernel,
-                     call.Out(row, layout.hidden_size))) {
+      if (!arithmetic_.Apply(input, work.Unit(layout, unit), choice.weight, scratch.kernel,
+                             call.Out(row, layout.hidden_size))) {
         call.Fail(static_cast<int64_t>(choice.work) * layout.num_units + unit);
         return;
       }
@@ -167,7 +131,7 @@ void ExpertExecutor::ApplyRowByUnits(Call& call, int64_t row) {
     return;
   }
   const PreparedInput input =
-      Prepare(kernels_, call.books, call.Row(row, layout.hidden_size), WorkerAt(0).tables);
+      arithmetic_.Prepare(call.layer, call.Row(row, layout.hidden_size), WorkerAt(0).prepared);
   for (int worker = 0; worker < pool_.num_threads(); ++worker) {
     const auto sums = WorkerAt(worker).sums;
     std::fill(sums.begin(), sums.end(), 0);
@@ -182,8 +146,8 @@ void ExpertExecutor::ApplyRowByUnits(Call& call, int64_t row) {
   pool_.ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t task, int worker) {
     const auto& [choice, unit] = tasks[static_cast<size_t>(task)];
     const Worker scratch = WorkerAt(worker);
-    if (!ApplyUnit(kernels_, layout, call.books, call.work[choice.work], unit, input, choice.weight,
-                   scratch.kernel, scratch.sums)) {
+    if (!arithmetic_.Apply(input, call.work[choice.work].Unit(layout, unit), choice.weight,
+                           scratch.kernel, scratch.sums)) {
       call.Fail(static_cast<int64_t>(choice.work) * layout.num_units + unit);
     }
   });
@@ -195,9 +159,7 @@ void ExpertExecutor::ApplyRowByUnits(Call& call, int64_t row) {
 absl::Status ExpertExecutor::Apply(int64_t layer, std::span<const ExpertWork> work,
                                    std::span<const float> rows, std::span<int64_t> out) {
   Call call;
-  if (!model_.codebooks.empty()) {
-    call.books = &model_.codebooks[*model_.LayerIndex(layer)];
-  }
+  call.layer = *model_.LayerIndex(layer);
   call.work = work;
   call.rows = rows;
   call.out = out;

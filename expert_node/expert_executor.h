@@ -16,11 +16,10 @@
 #include "common/sync/mutex.h"
 #include "common/sync/thread_pool.h"
 #include "expert_node/expert_model.h"
+#include "expert_node/unit_arithmetic.h"
 #include "kernels/kernel_target.h"
 
 namespace shoal {
-
-struct RvqKernels;
 
 // One row that chose an expert, with the expert's weight for it.
 struct ExpertRow {
@@ -35,6 +34,12 @@ struct ExpertWork {
   UnitRange units;                        // inside the layout
   std::span<const std::byte> unit_bytes;  // theirs: units.size() x layout.unit_bytes
   std::span<const ExpertRow> rows;
+
+  // The bytes of one of `units`.
+  std::span<const std::byte> Unit(const UnitLayout& layout, int64_t unit) const {
+    return unit_bytes.subspan(static_cast<uint64_t>(unit - units.begin) * layout.unit_bytes,
+                              layout.unit_bytes);
+  }
 };
 
 // Thread-safe: calls from several threads take turns, each on the whole pool.
@@ -59,14 +64,14 @@ class ExpertExecutor {
  private:
   struct Worker;  // one thread's views of scratch_
   struct Call;    // the arguments of one Apply, by row
-  ExpertExecutor(const ExpertModel& model, const RvqKernels& kernels, ThreadPool& pool,
+  ExpertExecutor(const ExpertModel& model, KernelTarget kernels, ThreadPool& pool,
                  AlignedBuffer scratch);
   Worker WorkerAt(int worker);
   void ApplyRow(Call& call, int64_t row, int worker);
   void ApplyRowByUnits(Call& call, int64_t row);
 
   const ExpertModel& model_;
-  const RvqKernels& kernels_;
+  const UnitArithmetic arithmetic_;
   ThreadPool& pool_;
   Mutex mutex_;
   AlignedBuffer scratch_ ABSL_GUARDED_BY(mutex_);

@@ -16,7 +16,8 @@ constexpr int64_t kMaxTerms =
 
 absl::StatusOr<ExpertModel> WithCodebooks(const Manifest& manifest,
                                           std::vector<LayerCodebooks> codebooks) {
-  ExpertModel model{ExpertSizes::FromManifest(manifest), std::move(codebooks)};
+  ExpertModel model{ExpertSizes::FromManifest(manifest), std::move(codebooks),
+                    manifest.settings.seed};
   SHOAL_RETURN_IF_ERROR(model.Check());
   return model;
 }
@@ -59,7 +60,7 @@ absl::Status ExpertModel::Check() const {
         absl::StrCat(num_experts_per_token, " experts a token of ", layout.num_units,
                      " units are more terms than a fixed point sum holds, which is ", kMaxTerms));
   }
-  const size_t books = layout.codec == ExpertCodec::kRvq3 ? layers.size() : 0;
+  const size_t books = HasCodebooks(layout.codec) ? layers.size() : 0;
   if (codebooks.size() != books) {
     return absl::InternalError(absl::StrCat("codebooks of ", codebooks.size(),
                                             " layers were read, the model has ", books));

@@ -33,7 +33,8 @@ struct ExpertSizes {
 };
 
 struct ExpertModel : ExpertSizes {
-  std::vector<LayerCodebooks> codebooks;  // of the layers; empty for f32
+  std::vector<LayerCodebooks> codebooks;  // of the layers; empty where the codec has none
+  uint64_t seed = 0;                      // the container's, which tcq3's rotations follow from
 
   // Reads the codebooks.
   //   FAILED_PRECONDITION   the model has no MoE layer

@@ -11,11 +11,12 @@
 
 namespace shoal {
 
-// Views of one unit of a record of that layout, whose codec is the function's. `unit` is
+// Views of one unit of a record of that layout, whose codec is the function's; a coded unit is one of rvq3 or
+// tcq3. `unit` is
 // layout.unit_bytes, aligned to 64, and outlives the view.
-inline RvqUnit ViewRvqUnit(const UnitLayout& layout, std::span<const std::byte> unit) {
+inline CodedUnit ViewCodedUnit(const UnitLayout& layout, std::span<const std::byte> unit) {
   const auto* scales = reinterpret_cast<const uint16_t*>(unit.data() + layout.scales_offset);
-  RvqUnit view;
+  CodedUnit view;
   view.hidden_size = layout.hidden_size;
   view.unit_width = layout.unit_width;
   view.gate_scales = scales;

@@ -6,12 +6,15 @@
 
 namespace shoal {
 
-double QuantizeActivations(std::span<const float> x, std::span<int32_t> out) {
-  float largest = 0;
+namespace {
+
+template <typename T>
+double Quantize(std::span<const T> x, std::span<int32_t> out) {
+  T largest = 0;
   bool finite = true;
-  for (const float value : x) {
-    const float magnitude = std::fabs(value);
-    finite = finite && magnitude <= std::numeric_limits<float>::max();
+  for (const T value : x) {
+    const T magnitude = std::fabs(value);
+    finite = finite && magnitude <= std::numeric_limits<T>::max();
     largest = std::max(largest, magnitude);
   }
   if (!finite || largest == 0) {
@@ -23,6 +26,16 @@ double QuantizeActivations(std::span<const float> x, std::span<int32_t> out) {
     out[i] = static_cast<int32_t>(std::nearbyint(double{x[i]} * inverse));
   }
   return double{largest} / double{kActivationMax};
+}
+
+}  // namespace
+
+double QuantizeActivations(std::span<const float> x, std::span<int32_t> out) {
+  return Quantize(x, out);
+}
+
+double QuantizeActivations(std::span<const double> x, std::span<int32_t> out) {
+  return Quantize(x, out);
 }
 
 }  // namespace shoal

@@ -15,6 +15,7 @@ inline constexpr int32_t kActivationMax = 63 * (16384 + 128 + 1);
 // kActivationMax. Returns the scale: 0 for a vector of zeros (out is zeros), NaN where an element
 // is not finite (out is zeros). All in double, so every CPU agrees.
 double QuantizeActivations(std::span<const float> x, std::span<int32_t> out);
+double QuantizeActivations(std::span<const double> x, std::span<int32_t> out);
 
 }  // namespace shoal
 

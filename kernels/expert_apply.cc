@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/activation_quant.h"
 #include "kernels/fixed_point.h"
@@ -15,11 +16,11 @@ int64_t Positions(int64_t cols) { return (cols + kSubVectorSize - 1) / kSubVecto
 
 // Where the parts of a unit's scratch begin.
 struct Scratch {
-  int32_t* down_tables = nullptr;  // [unit_positions * 256]
-  int64_t* sums = nullptr;         // [max(hidden_size, 2 * unit_width)]
-  double* terms = nullptr;         // [hidden_size]
-  int32_t* quantized = nullptr;    // [unit_width]
-  float* activated = nullptr;      // [unit_width]
+  std::span<int32_t> prepared;   // [unit_positions * 256]: activations, prepared for down
+  int64_t* sums = nullptr;       // [max(hidden_size, 2 * unit_width)]
+  double* terms = nullptr;       // [hidden_size]
+  int32_t* quantized = nullptr;  // [unit_width]
+  float* activated = nullptr;    // [unit_width]
 };
 
 int64_t SumsSize(int64_t hidden_size, int64_t unit_width) {
@@ -28,9 +29,9 @@ int64_t SumsSize(int64_t hidden_size, int64_t unit_width) {
 
 Scratch Carve(std::span<std::byte> storage, int64_t hidden_size, int64_t unit_width) {
   Scratch scratch;
-  scratch.down_tables = reinterpret_cast<int32_t*>(storage.data());
-  scratch.sums =
-      reinterpret_cast<int64_t*>(scratch.down_tables + Positions(unit_width) * kRvqTableElements);
+  scratch.prepared = {reinterpret_cast<int32_t*>(storage.data()),
+                      static_cast<size_t>(Positions(unit_width) * kRvqTableElements)};
+  scratch.sums = reinterpret_cast<int64_t*>(scratch.prepared.data() + scratch.prepared.size());
   scratch.terms = reinterpret_cast<double*>(scratch.sums + SumsSize(hidden_size, unit_width));
   scratch.quantized = reinterpret_cast<int32_t*>(scratch.terms + hidden_size);
   scratch.activated = reinterpret_cast<float*>(scratch.quantized + unit_width);
@@ -39,6 +40,95 @@ Scratch Carve(std::span<std::byte> storage, int64_t hidden_size, int64_t unit_wi
 
 // silu(gate) * up, rounded to float once.
 float Activate(double gate, double up) { return static_cast<float>(Silu(gate) * up); }
+
+// What differs between the codecs with integer sums: how sums of gate and up (2 * unit_width, gate first) and
+// of down are made of prepared activations, and how a unit's activations are prepared for down. Each sets all
+// sums.
+struct RvqArithmetic {
+  const RvqKernels& kernels;
+  const LayerCodebooks& books;
+
+  void GateUp(const CodedUnit& unit, const RvqPreparedRow& row, int64_t* sums) const {
+    const int64_t width = unit.unit_width;
+    const int64_t matrix_bytes = kRvqPlanes * width;  // of a position
+    const int64_t positions = Positions(unit.hidden_size);
+    std::fill(sums, sums + 2 * width, 0);
+    kernels.add_codes(unit.gate_up, 2 * matrix_bytes, positions, width, row.gate_table, sums);
+    kernels.add_codes(unit.gate_up + matrix_bytes, 2 * matrix_bytes, positions, width, row.up_table,
+                      sums + width);
+  }
+  // Returns the scale of the activations.
+  double Down(const CodedUnit& unit, const Scratch& scratch) const {
+    const auto width = static_cast<size_t>(unit.unit_width);
+    const std::span<int32_t> quantized(scratch.quantized, width);
+    const double scale =
+        QuantizeActivations(std::span<const float>(scratch.activated, width), quantized);
+    kernels.build_tables(books.down.values.data(), quantized.data(), Positions(unit.unit_width),
+                         scratch.prepared.data());
+    std::fill(scratch.sums, scratch.sums + unit.hidden_size, 0);
+    kernels.add_codes(unit.down, kRvqPlanes * unit.hidden_size, Positions(unit.unit_width),
+                      unit.hidden_size, scratch.prepared.data(), scratch.sums);
+    return scale;
+  }
+};
+
+struct TcqArithmetic {
+  const TcqKernels& kernels;
+  const InputRotation& rotation;
+
+  void GateUp(const CodedUnit& unit, const TcqPreparedRow& row, int64_t* sums) const {
+    const TcqShape shape = TcqShapeOf(2 * unit.unit_width, unit.hidden_size);
+    std::fill(sums, sums + shape.rows, row.offset);
+    kernels.add_codes(shape, unit.gate_up, row.words, sums);
+  }
+  double Down(const CodedUnit& unit, const Scratch& scratch) const {
+    const TcqShape shape = TcqShapeOf(unit.hidden_size, unit.unit_width);
+    const TcqPreparedRow row = PrepareTcqRow(
+        rotation, {scratch.activated, static_cast<size_t>(unit.unit_width)}, scratch.prepared);
+    std::fill(scratch.sums, scratch.sums + shape.rows, row.offset);
+    kernels.add_codes(shape, unit.down, row.words, scratch.sums);
+    return row.scale;
+  }
+};
+
+template <typename Arithmetic, typename PreparedRow>
+bool ApplyCodedUnit(const Arithmetic& arithmetic, const CodedUnit& unit, const PreparedRow& row,
+                    double weight, std::span<std::byte> storage, std::span<int64_t> out) {
+  const Scratch scratch = Carve(storage, unit.hidden_size, unit.unit_width);
+  const int64_t width = unit.unit_width;
+  arithmetic.GateUp(unit, row, scratch.sums);
+  for (int64_t i = 0; i < width; ++i) {
+    const double gate =
+        static_cast<double>(scratch.sums[i]) * (row.scale * HalfToFloat(unit.gate_scales[i]));
+    const double up =
+        static_cast<double>(scratch.sums[width + i]) * (row.scale * HalfToFloat(unit.up_scales[i]));
+    scratch.activated[i] = Activate(gate, up);
+  }
+  const double factor = weight * arithmetic.Down(unit, scratch);
+  for (int64_t j = 0; j < unit.hidden_size; ++j) {
+    scratch.terms[j] =
+        static_cast<double>(scratch.sums[j]) * (factor * HalfToFloat(unit.down_scales[j]));
+  }
+  return AddFixedPoint({scratch.terms, static_cast<size_t>(unit.hidden_size)}, out);
+}
+
+// The activations of a bundle, in order of columns, as the words of TcqKernels.
+void PackBundle(const int32_t* q, int64_t groups, int32_t* words) {
+  for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
+    uint32_t planes[kActivationPlanes] = {};
+    for (int64_t group = 0; group < groups; ++group) {
+      int32_t rest = q[group * kTcqGroupColumns + t];
+      for (uint32_t& plane : planes) {
+        const int32_t digit = ((rest + 64) & 127) - 64;
+        plane |= static_cast<uint32_t>(digit & 255) << (8 * group);
+        rest = (rest - digit) >> 7;
+      }
+    }
+    for (int plane = 0; plane < kActivationPlanes; ++plane) {
+      words[plane * kTcqGroupColumns + t] = static_cast<int32_t>(planes[plane]);
+    }
+  }
+}
 
 }  // namespace
 
@@ -64,47 +154,50 @@ RvqPreparedRow PrepareRvqRow(const RvqKernels& kernels, const LayerCodebooks& bo
   return row;
 }
 
+int64_t TcqPreparedRowElements(int64_t columns) {
+  const TcqShape shape = TcqShapeOf(1, columns);
+  // Behind the words lie the rotated row, in double, and the quantized one.
+  return shape.bundles * kTcqBundleWords + 3 * shape.padded_columns();
+}
+
+TcqPreparedRow PrepareTcqRow(const InputRotation& rotation, std::span<const float> x,
+                             std::span<int32_t> storage) {
+  const TcqShape shape = TcqShapeOf(1, static_cast<int64_t>(x.size()));
+  int32_t* words = storage.data();
+  auto* rotated = reinterpret_cast<double*>(words + shape.bundles * kTcqBundleWords);
+  const std::span<int32_t> q(reinterpret_cast<int32_t*>(rotated + shape.padded_columns()),
+                             static_cast<size_t>(shape.padded_columns()));
+  std::fill(q.begin() + static_cast<int64_t>(x.size()), q.end(), 0);
+  rotation.Rotate(x, {rotated, x.size()});
+  TcqPreparedRow row;
+  row.scale = rotation.normalization() *
+              QuantizeActivations(std::span<const double>(rotated, x.size()), q.first(x.size()));
+  row.offset = -kTcqCenter * std::accumulate(q.begin(), q.end(), int64_t{0});
+  for (int64_t b = 0; b < shape.bundles; ++b) {
+    PackBundle(q.data() + b * shape.bundle_groups * kTcqGroupColumns, shape.bundle_groups,
+               words + b * kTcqBundleWords);
+  }
+  row.words = words;
+  return row;
+}
+
 int64_t ExpertScratchBytes(int64_t hidden_size, int64_t unit_width) {
+  // What is prepared of tcq3 is smaller than the tables of rvq3.
   const int64_t bytes = 8 * SumsSize(hidden_size, unit_width) + 8 * hidden_size +
                         4 * Positions(unit_width) * kRvqTableElements + 8 * unit_width;
   return (bytes + 63) / 64 * 64;
 }
 
-bool ApplyRvqUnit(const RvqKernels& kernels, const RvqUnit& unit, const LayerCodebooks& books,
+bool ApplyRvqUnit(const RvqKernels& kernels, const CodedUnit& unit, const LayerCodebooks& books,
                   const RvqPreparedRow& row, double weight, std::span<std::byte> storage,
                   std::span<int64_t> out) {
-  const Scratch scratch = Carve(storage, unit.hidden_size, unit.unit_width);
-  const int64_t width = unit.unit_width;
-  int64_t* gate_sums = scratch.sums;
-  int64_t* up_sums = scratch.sums + width;
-  std::fill(gate_sums, gate_sums + 2 * width, 0);
-  const int64_t matrix_bytes = kRvqPlanes * width;  // of a position
-  const int64_t positions = Positions(unit.hidden_size);
-  kernels.add_codes(unit.gate_up, 2 * matrix_bytes, positions, width, row.gate_table, gate_sums);
-  kernels.add_codes(unit.gate_up + matrix_bytes, 2 * matrix_bytes, positions, width, row.up_table,
-                    up_sums);
-  for (int64_t i = 0; i < width; ++i) {
-    const double gate =
-        static_cast<double>(gate_sums[i]) * (row.scale * HalfToFloat(unit.gate_scales[i]));
-    const double up =
-        static_cast<double>(up_sums[i]) * (row.scale * HalfToFloat(unit.up_scales[i]));
-    scratch.activated[i] = Activate(gate, up);
-  }
+  return ApplyCodedUnit(RvqArithmetic{kernels, books}, unit, row, weight, storage, out);
+}
 
-  const std::span<int32_t> quantized(scratch.quantized, static_cast<size_t>(width));
-  const double scale =
-      QuantizeActivations({scratch.activated, static_cast<size_t>(width)}, quantized);
-  kernels.build_tables(books.down.values.data(), quantized.data(), Positions(width),
-                       scratch.down_tables);
-  std::fill(scratch.sums, scratch.sums + unit.hidden_size, 0);
-  kernels.add_codes(unit.down, kRvqPlanes * unit.hidden_size, Positions(width), unit.hidden_size,
-                    scratch.down_tables, scratch.sums);
-  const double factor = weight * scale;
-  for (int64_t j = 0; j < unit.hidden_size; ++j) {
-    scratch.terms[j] =
-        static_cast<double>(scratch.sums[j]) * (factor * HalfToFloat(unit.down_scales[j]));
-  }
-  return AddFixedPoint({scratch.terms, static_cast<size_t>(unit.hidden_size)}, out);
+bool ApplyTcqUnit(const TcqKernels& kernels, const CodedUnit& unit, const InputRotation& rotation,
+                  const TcqPreparedRow& row, double weight, std::span<std::byte> storage,
+                  std::span<int64_t> out) {
+  return ApplyCodedUnit(TcqArithmetic{kernels, rotation}, unit, row, weight, storage, out);
 }
 
 bool ApplyF32Unit(const F32Unit& unit, std::span<const float> x, double weight,

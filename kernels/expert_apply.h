@@ -3,7 +3,7 @@
 //   out[j] += fixed( weight * sum_i down[j, i] * silu(gate_i . x) * (up_i . x) ),   i over the
 //   unit's columns
 //
-// Order of sums. rvq3: all dot products are integer sums (exact, any order) times one double
+// Order of sums. rvq3, tcq3: all dot products are integer sums (exact, any order) times one double
 // factor. f32: 16 lanes of double, lane l takes elements l, l + 16, ... in order, lanes are folded
 // 8, 4, 2, 1. Each term is rounded once to fixed point.
 #ifndef SHOAL_KERNELS_EXPERT_APPLY_H_
@@ -13,22 +13,26 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/input_rotation.h"
 #include "kernels/rvq.h"
 #include "kernels/rvq_kernels.h"
+#include "kernels/tcq_kernels.h"
 
 namespace shoal {
 
 // A unit's sections (common/container/unit_layout.h). Pointers may have any alignment of their
-// type; they belong to the caller.
-struct RvqUnit {
+// type; they belong to the caller. CodedUnit is one of rvq3 or tcq3.
+struct CodedUnit {
   int64_t hidden_size = 0;
   int64_t unit_width = 0;
   const uint16_t* gate_scales = nullptr;  // float16 [unit_width]
   const uint16_t* up_scales = nullptr;    // float16 [unit_width]
   const uint16_t* down_scales = nullptr;  // float16 [hidden_size]
-  // [ceil(hidden_size / 8)] x (3 planes gate, 3 planes up) x [unit_width]
+  // rvq3: [ceil(hidden_size / 8)] x (3 planes gate, 3 planes up) x [unit_width]
+  // tcq3: one matrix of 2 * unit_width rows, those of gate first (TcqShapeOf(2 * unit_width, hidden_size))
   const uint8_t* gate_up = nullptr;
-  // [unit_width / 8] x 3 planes x [hidden_size]
+  // rvq3: [unit_width / 8] x 3 planes x [hidden_size]
+  // tcq3: TcqShapeOf(hidden_size, unit_width)
   const uint8_t* down = nullptr;
 };
 struct F32Unit {
@@ -43,8 +47,8 @@ struct F32Unit {
 // lookup tables of both books (RvqKernels), good for the kernels that built them.
 struct RvqPreparedRow {
   double scale = 0;           // of the quantized activations; 0 or NaN as QuantizeActivations says
-  const int32_t* gate_table;  // [ceil(hidden_size / 8) * 256]
-  const int32_t* up_table;
+  const int32_t* gate_table = nullptr;  // [ceil(hidden_size / 8) * 256]
+  const int32_t* up_table = nullptr;
 };
 
 // int32 elements of the storage of one prepared row: both tables and the quantized activations.
@@ -54,15 +58,33 @@ int64_t RvqPreparedRowElements(int64_t hidden_size);
 RvqPreparedRow PrepareRvqRow(const RvqKernels& kernels, const LayerCodebooks& books,
                              std::span<const float> x, std::span<int32_t> storage);
 
-// Bytes of scratch one thread needs for ApplyRvqUnit / ApplyF32Unit.
+// The same for tcq3, whose gate and up see the same activations: rotated, quantized and cut into planes
+// (TcqKernels).
+struct TcqPreparedRow {
+  double scale = 0;    // of the quantized activations; 0 or NaN as QuantizeActivations says
+  int64_t offset = 0;  // what sums begin with: -kTcqCenter * the sum of the activations
+  const int32_t* words = nullptr;  // [bundles * kTcqBundleWords]
+};
+
+// int32 elements of the storage of one prepared row of `columns` activations.
+int64_t TcqPreparedRowElements(int64_t columns);
+// Builds the words in `storage` (TcqPreparedRowElements(x.size()) elements, aligned to 64 bytes), which the
+// result points into. `rotation` is that of x.size() columns.
+TcqPreparedRow PrepareTcqRow(const InputRotation& rotation, std::span<const float> x,
+                             std::span<int32_t> storage);
+
+// Bytes of scratch one thread needs for any of the functions below.
 int64_t ExpertScratchBytes(int64_t hidden_size, int64_t unit_width);
 
 // Adds the unit's weighted output to out [hidden_size] in fixed point. Returns false where a term
 // is not finite or out of range (out is then unspecified). `scratch` has ExpertScratchBytes(...)
 // bytes, aligned to 64, and belongs to one thread at a time. The result is the same for all
-// kernels.
-bool ApplyRvqUnit(const RvqKernels& kernels, const RvqUnit& unit, const LayerCodebooks& books,
+// kernels. `rotation` is that of a unit.
+bool ApplyRvqUnit(const RvqKernels& kernels, const CodedUnit& unit, const LayerCodebooks& books,
                   const RvqPreparedRow& row, double weight, std::span<std::byte> scratch,
+                  std::span<int64_t> out);
+bool ApplyTcqUnit(const TcqKernels& kernels, const CodedUnit& unit, const InputRotation& rotation,
+                  const TcqPreparedRow& row, double weight, std::span<std::byte> scratch,
                   std::span<int64_t> out);
 bool ApplyF32Unit(const F32Unit& unit, std::span<const float> x, double weight,
                   std::span<std::byte> scratch, std::span<int64_t> out);

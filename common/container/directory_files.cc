@@ -72,7 +72,7 @@ absl::Status CheckFileDigest(const std::string& path, const FileEntry& file, OnP
 
 absl::StatusOr<std::vector<LayerCodebooks>> ReadCodebooksFile(const std::string& path,
                                                               const Manifest& manifest) {
-  if (manifest.settings.experts != ExpertCodec::kRvq3 || manifest.banks.empty()) {
+  if (!HasCodebooks(manifest.settings.experts) || manifest.banks.empty()) {
     return std::vector<LayerCodebooks>();
   }
   SHOAL_ASSIGN_OR_RETURN(const UniqueFd fd, OpenForRead(path));

@@ -188,7 +188,7 @@ absl::Status CheckFiles(const Manifest& manifest, absl::string_view source) {
         ExpectFile(manifest, source, BankTreeFile(bank.layer),
                    num_experts * static_cast<uint64_t>(layout.num_units) * Sha256Digest().size()));
   }
-  if (manifest.settings.experts == ExpertCodec::kRvq3 && !manifest.banks.empty()) {
+  if (HasCodebooks(manifest.settings.experts) && !manifest.banks.empty()) {
     SHOAL_RETURN_IF_ERROR(ExpectFile(manifest, source, std::string(kCodebooksFile),
                                      manifest.banks.size() * sizeof(LayerCodebooks)));
   }

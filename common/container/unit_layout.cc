@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/io/crc32c.h"
 #include "kernels/rvq.h"
+#include "kernels/tcq.h"
 
 namespace shoal {
 namespace {
@@ -35,18 +36,25 @@ uint32_t UnitCrc(std::span<const std::byte> unit) { return Crc32c(unit.subspan(s
 }  // namespace
 
 absl::string_view ExpertCodecName(ExpertCodec codec) {
-  return codec == ExpertCodec::kRvq3 ? "rvq3" : "f32";
+  switch (codec) {
+    case ExpertCodec::kRvq3:
+      return "rvq3";
+    case ExpertCodec::kTcq3:
+      return "tcq3";
+    case ExpertCodec::kF32:
+      return "f32";
+  }
+  return "";
 }
 
 absl::StatusOr<ExpertCodec> ExpertCodecFromName(absl::string_view name) {
-  if (name == "rvq3") {
-    return ExpertCodec::kRvq3;
-  }
-  if (name == "f32") {
-    return ExpertCodec::kF32;
+  for (const ExpertCodec codec : {ExpertCodec::kRvq3, ExpertCodec::kTcq3, ExpertCodec::kF32}) {
+    if (ExpertCodecName(codec) == name) {
+      return codec;
+    }
   }
   return absl::UnimplementedError(
-      absl::StrCat("expert codec \"", name, "\"; this build has rvq3 and f32"));
+      absl::StrCat("expert codec \"", name, "\"; this build has rvq3, tcq3 and f32"));
 }
 
 int64_t UnitWidth(int64_t moe_intermediate_size) {
@@ -83,10 +91,15 @@ absl::StatusOr<UnitLayout> UnitLayout::Make(ExpertCodec codec, int64_t hidden_si
   uint64_t scales_bytes = 0;
   uint64_t gate_up_bytes = 2 * width * hidden * sizeof(float);
   uint64_t down_bytes = hidden * width * sizeof(float);
-  if (codec == ExpertCodec::kRvq3) {
+  if (codec != ExpertCodec::kF32) {
     scales_bytes = (2 * width + hidden) * sizeof(uint16_t);
     gate_up_bytes = static_cast<uint64_t>(layout.input_positions) * 2 * kRvqPlanes * width;
     down_bytes = static_cast<uint64_t>(layout.unit_positions) * kRvqPlanes * hidden;
+  }
+  if (codec == ExpertCodec::kTcq3) {
+    gate_up_bytes =
+        static_cast<uint64_t>(TcqShapeOf(2 * layout.unit_width, hidden_size).bytes());
+    down_bytes = static_cast<uint64_t>(TcqShapeOf(hidden_size, layout.unit_width).bytes());
   }
   layout.gate_up_offset = AlignUp(layout.scales_offset + scales_bytes, kSectionAlignment);
   layout.down_offset = layout.gate_up_offset + gate_up_bytes;

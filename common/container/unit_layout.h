@@ -6,12 +6,14 @@
 //
 //   header    32 bytes: crc32c of everything after the first 4 bytes, magic, layer, expert, unit,
 //             zero (4 bytes each), size of the unit (8 bytes)
-//   scales    rvq3 only: float16 row scales of gate [unit_width], up [unit_width] and down
+//   scales    rvq3, tcq3: float16 row scales of gate [unit_width], up [unit_width] and down
 //             [hidden_size]; pad to a multiple of 64
 //   gate_up   rvq3: for each position p (8 columns of the input) 3 planes of gate [unit_width]
 //                   bytes, then 3 planes of up
+//             tcq3: one matrix of 2 * unit_width rows, those of gate first, as kernels/tcq.h says
 //             f32:  gate [unit_width, hidden_size], then up
 //   down      rvq3: for each position p (8 columns of the unit) 3 planes of [hidden_size] bytes
+//             tcq3: a matrix of hidden_size rows
 //             f32:  [hidden_size, unit_width]
 //             pad to a multiple of 64
 //
@@ -30,10 +32,12 @@
 
 namespace shoal {
 
-enum class ExpertCodec { kRvq3, kF32 };
-absl::string_view ExpertCodecName(ExpertCodec codec);  // "rvq3", "f32"
+enum class ExpertCodec { kRvq3, kTcq3, kF32 };
+absl::string_view ExpertCodecName(ExpertCodec codec);  // "rvq3", "tcq3", "f32"
 // UNIMPLEMENTED for an unknown name, which it quotes.
 absl::StatusOr<ExpertCodec> ExpertCodecFromName(absl::string_view name);
+// Whether the codec's books are trained on the model, and so part of it.
+constexpr bool HasCodebooks(ExpertCodec codec) { return codec == ExpertCodec::kRvq3; }
 
 // A contiguous range of units, [begin, end).
 struct UnitRange {

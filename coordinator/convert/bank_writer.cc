@@ -7,9 +7,9 @@
 
 #include "common/status/status_macros.h"
 #include "coordinator/convert/bank_file_writer.h"
-#include "coordinator/convert/expert_encoder.h"
 #include "coordinator/convert/parallel_status.h"
 #include "coordinator/convert/source_model.h"
+#include "coordinator/convert/unit_codec.h"
 #include "coordinator/memory_plan.h"
 
 namespace shoal {
@@ -40,8 +40,8 @@ int64_t ExpertsInFlight(const BankJob& job, int num_threads) {
 // Consecutive experts of one layer, from source bytes to sealed records.
 class Batch {
  public:
-  Batch(const BankJob& job, const ExpertEncoder& encoder, int64_t max_experts)
-      : job_(job), encoder_(encoder) {
+  Batch(const BankJob& job, const UnitCodec& codec, int64_t max_experts)
+      : job_(job), codec_(codec) {
     for (int64_t i = 0; i < max_experts; ++i) {
       weights_.push_back(ExpertWeights::Sized(job.layout));
     }
@@ -87,7 +87,7 @@ class Batch {
               expert * job_.layout.record_bytes + unit_index * job_.layout.unit_bytes,
               job_.layout.unit_bytes);
           SHOAL_ASSIGN_OR_RETURN(
-              errors[task], encoder_.EncodeUnit(KeyOf(expert), unit_index, weights_[expert], unit));
+              errors[task], codec_.EncodeUnit(KeyOf(expert), unit_index, weights_[expert], unit));
           unit_digests_[task] = Sha256::Of(unit);
           return absl::OkStatus();
         }));
@@ -108,7 +108,7 @@ class Batch {
   ExpertKey KeyOf(int64_t index) const { return {job_.layer, first_ + index}; }
 
   const BankJob& job_;
-  const ExpertEncoder& encoder_;
+  const UnitCodec& codec_;
   int64_t first_ = 0;
   int64_t count_ = 0;
   std::vector<ExpertWeights> weights_;
@@ -125,10 +125,11 @@ absl::StatusOr<LedgerLayer> WriteBank(const BankJob& job, ThreadPool& pool,
                                       const std::function<absl::Status(uint64_t)>& on_bytes) {
   SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<BankFileWriter> writer,
                          BankFileWriter::Create(job.directory, job.layer));
-  const ExpertEncoder encoder(job.layout, job.codebooks);
+  const std::unique_ptr<UnitCodec> codec =
+      MakeUnitCodec(job.layout, job.codebooks.value_or(TrainedCodebooks{}), job.seed);
   const int64_t num_experts = job.config.moe.num_experts;
   const int64_t in_flight = ExpertsInFlight(job, pool.num_threads());
-  Batch batch(job, encoder, in_flight);
+  Batch batch(job, *codec, in_flight);
   LedgerLayer layer;
   layer.layer = job.layer;
   for (int64_t first = 0; first < num_experts; first += in_flight) {

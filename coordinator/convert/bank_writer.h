@@ -23,7 +23,8 @@ struct BankJob {
   const ModelConfig& config;
   const UnitLayout& layout;
   int64_t layer = 0;
-  std::optional<TrainedCodebooks> codebooks;  // absent for f32
+  std::optional<TrainedCodebooks> codebooks;  // absent where the codec has none
+  uint64_t seed = 0;                          // the container's
   std::string directory;                      // of the container in the making
 };
 

@@ -52,7 +52,7 @@ uint64_t ContainerBytes(const ModelConfig& config, const UnitLayout& layout,
   if (num_layers > 0) {
     bytes += num_layers * num_experts *
              (layout.record_bytes + static_cast<uint64_t>(layout.num_units) * sizeof(Sha256Digest));
-    bytes += layout.codec == ExpertCodec::kRvq3 ? num_layers * sizeof(LayerCodebooks) : 0;
+    bytes += HasCodebooks(layout.codec) ? num_layers * sizeof(LayerCodebooks) : 0;
     bytes += num_layers * (kBytesPerLayer + kBytesPerExpert * num_experts);
   }
   for (const CopiedFile& copy : copies) {

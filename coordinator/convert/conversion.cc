@@ -107,10 +107,9 @@ absl::Status Conversion::CheckKeptFiles() {
     const LedgerLayer& layer = it->second;
     SHOAL_RETURN_IF_ERROR(Report(absl::StrCat("check layer ", index, " of an earlier run")));
     const auto num_experts = static_cast<uint64_t>(source_.config.moe.num_experts);
-    const bool plausible =
-        layer.bank.size_bytes == num_experts * layout_.record_bytes &&
-        layer.codebooks.has_value() == (settings_.experts == ExpertCodec::kRvq3) &&
-        layer.source_digests.size() == num_experts * kExpertMatrices;
+    const bool plausible = layer.bank.size_bytes == num_experts * layout_.record_bytes &&
+                           layer.codebooks.has_value() == HasCodebooks(settings_.experts) &&
+                           layer.source_digests.size() == num_experts * kExpertMatrices;
     SHOAL_ASSIGN_OR_RETURN(const bool bank, IsWhole(layer.bank, BankFile(index)));
     SHOAL_ASSIGN_OR_RETURN(const bool tree, IsWhole(layer.tree, BankTreeFile(index)));
     if (plausible && bank && tree) {
@@ -176,8 +175,9 @@ absl::Status Conversion::WriteTrunkFile() {
 
 absl::Status Conversion::WriteLayer(int64_t layer) {
   const std::string step = absl::StrCat("layer ", layer);
-  BankJob job{checkpoint_, source_.config, layout_, layer, std::nullopt, directory_};
-  if (settings_.experts == ExpertCodec::kRvq3) {
+  BankJob job{checkpoint_,  source_.config, layout_,   layer,
+              std::nullopt, settings_.seed, directory_};
+  if (HasCodebooks(settings_.experts)) {
     SHOAL_RETURN_IF_ERROR(Report(absl::StrCat(step, " codebooks")));
     SHOAL_ASSIGN_OR_RETURN(job.codebooks, TrainLayerCodebooks(checkpoint_, source_.config, layout_,
                                                               layer, settings_.seed, pool_));

@@ -14,8 +14,8 @@
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "coordinator/convert/converter.h"
-#include "coordinator/convert/expert_encoder.h"
 #include "coordinator/convert/source_model.h"
+#include "coordinator/convert/unit_codec.h"
 #include "kernels/matvec.h"
 
 namespace shoal {
@@ -150,6 +150,8 @@ class Dequantizer {
     const std::string path = container_.PathOf(BankFile(layer));
     SHOAL_ASSIGN_OR_RETURN(const UniqueFd bank, OpenForRead(path));
     SHOAL_ASSIGN_OR_RETURN(AlignedBuffer record, AlignedBuffer::Allocate(layout.record_bytes));
+    const std::unique_ptr<UnitCodec> codec =
+        MakeUnitCodec(layout, {books, {}}, container_.manifest().settings.seed);
     ExpertWeights weights = ExpertWeights::Sized(layout);
     for (int64_t expert = 0; expert < config_.moe.num_experts; ++expert) {
       const uint64_t offset = expert * layout.record_bytes;
@@ -157,7 +159,7 @@ class Dequantizer {
       for (int64_t unit_index = 0; unit_index < layout.num_units; ++unit_index) {
         const auto unit = record.bytes().subspan(unit_index * layout.unit_bytes, layout.unit_bytes);
         SHOAL_RETURN_IF_ERROR(Annotate(CheckUnit(layout, {layer, expert}, unit_index, unit), path));
-        DecodeUnit(layout, books, unit_index, unit, weights);
+        codec->DecodeUnit(unit_index, unit, weights);
       }
       for (const std::vector<float>& matrix : weights.matrices) {
         SHOAL_RETURN_IF_ERROR(Append(writer, matrix, absl::StrCat("layer ", layer, " experts")));

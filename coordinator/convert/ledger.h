@@ -43,7 +43,7 @@ struct LedgerLayer {
   FileEntry tree;
   std::string tree_root;
   double relative_error = 0;
-  std::optional<LayerCodebooks> codebooks;   // absent for f32
+  std::optional<LayerCodebooks> codebooks;   // absent where the codec has none
   std::vector<Sha256Digest> source_digests;  // of each expert's gate, up, down, by expert
 };
 

@@ -14,7 +14,7 @@
 #include "common/container/manifest.h"
 #include "common/container/staged_file.h"
 #include "common/sync/thread_pool.h"
-#include "coordinator/convert/expert_encoder.h"
+#include "coordinator/convert/unit_codec.h"
 
 namespace shoal {
 

@@ -66,7 +66,7 @@ absl::StatusOr<std::string> CopyService::NameOf(const v1::FetchModelRequest& req
   if (request.file() == v1::MODEL_FILE_CONFIG) {
     return std::string(kConfigFile);
   }
-  if (request.file() == v1::MODEL_FILE_CODEBOOKS && sizes_.layout.codec == ExpertCodec::kRvq3) {
+  if (request.file() == v1::MODEL_FILE_CODEBOOKS && HasCodebooks(sizes_.layout.codec)) {
     return std::string(kCodebooksFile);
   }
   return absl::InvalidArgumentError(

@@ -12,6 +12,7 @@
 #include "common/container/unit_layout.h"
 #include "kernels/delta_attention.h"
 #include "kernels/expert_apply.h"
+#include "kernels/input_rotation.h"
 #include "kernels/kernel_target.h"
 #include "kernels/latent_attention.h"
 #include "kernels/math.h"
@@ -19,6 +20,8 @@
 #include "kernels/matvec.h"
 #include "kernels/rvq_encode.h"
 #include "kernels/rvq_kernels.h"
+#include "kernels/tcq_encode.h"
+#include "kernels/tcq_kernels.h"
 
 namespace shoal {
 namespace {
@@ -111,7 +114,8 @@ struct RandomUnits {
     books.up = books.gate;
     books.down = books.gate;
   }
-  RvqUnit At(int64_t index) const {
+  // The codes of either codec take as many bytes.
+  CodedUnit At(int64_t index) const {
     const uint8_t* unit = first + index * kUnitBytes;
     return {kHiddenSize,   kUnitWidth, scales.data(),      scales.data() + kUnitWidth,
             scales.data(), unit,       unit + kGateUpBytes};
@@ -131,33 +135,68 @@ void ForTargets(benchmark::internal::Benchmark* benchmark) {
     benchmark->Args({static_cast<int>(target), kUnits});
   }
 }
-const RvqKernels& KernelsOf(benchmark::State& state) {
+KernelTarget TargetOf(benchmark::State& state) {
   const auto target = static_cast<KernelTarget>(state.range(0));
   state.SetLabel(std::string(KernelTargetName(target)));
-  return RvqKernelsOf(target);
+  return target;
 }
 
-void BM_ApplyRvqUnit(benchmark::State& state) {
-  const RvqKernels& kernels = KernelsOf(state);
-  const RandomUnits units(state.range(1));
-  const std::vector<float> x = Gaussian(kHiddenSize, 1);
-  std::vector<int32_t> tables(static_cast<size_t>(RvqPreparedRowElements(kHiddenSize)));
-  const RvqPreparedRow row = PrepareRvqRow(kernels, units.books, x, tables);
+// One row through units of random codes: apply(unit) with one row prepared beforehand.
+template <typename Apply>
+void ApplyUnits(benchmark::State& state, const RandomUnits& units, Apply apply) {
   std::vector<std::byte> scratch(static_cast<size_t>(ExpertScratchBytes(kHiddenSize, kUnitWidth)));
   std::vector<int64_t> out(kHiddenSize);
   int64_t next = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(
-        ApplyRvqUnit(kernels, units.At(next), units.books, row, 1e-6, scratch, out));
+    benchmark::DoNotOptimize(apply(units.At(next), scratch, out));
     next = next + 1 == state.range(1) ? 0 : next + 1;
   }
   CountBytes(state, RandomUnits::kUnitBytes);
   CountWeights(state, 3 * kHiddenSize * kUnitWidth);
 }
+
+void BM_ApplyRvqUnit(benchmark::State& state) {
+  const RvqKernels& kernels = RvqKernelsOf(TargetOf(state));
+  const RandomUnits units(state.range(1));
+  const std::vector<float> x = Gaussian(kHiddenSize, 1);
+  std::vector<int32_t> tables(static_cast<size_t>(RvqPreparedRowElements(kHiddenSize)));
+  const RvqPreparedRow row = PrepareRvqRow(kernels, units.books, x, tables);
+  ApplyUnits(state, units, [&](const CodedUnit& unit, auto& scratch, auto& out) {
+    return ApplyRvqUnit(kernels, unit, units.books, row, 1e-6, scratch, out);
+  });
+}
 BENCHMARK(BM_ApplyRvqUnit)->Apply(ForTargets)->Unit(benchmark::kMicrosecond);
 
+void BM_ApplyTcqUnit(benchmark::State& state) {
+  const TcqKernels& kernels = TcqKernelsOf(TargetOf(state));
+  const RandomUnits units(state.range(1));
+  const ExpertRotations rotations = ExpertRotations::Of(kHiddenSize, kUnitWidth, 1);
+  const std::vector<float> x = Gaussian(kHiddenSize, 1);
+  std::vector<int32_t> words(static_cast<size_t>(TcqPreparedRowElements(kHiddenSize)));
+  const TcqPreparedRow row = PrepareTcqRow(rotations.input, x, words);
+  ApplyUnits(state, units, [&](const CodedUnit& unit, auto& scratch, auto& out) {
+    return ApplyTcqUnit(kernels, unit, rotations.unit, row, 1e-6, scratch, out);
+  });
+}
+BENCHMARK(BM_ApplyTcqUnit)->Apply(ForTargets)->Unit(benchmark::kMicrosecond);
+
+// Rotation, quantization and planes of one row; 7168 is Kimi K3's hidden size.
+void BM_PrepareTcqRow(benchmark::State& state) {
+  const InputRotation rotation(state.range(0), 1);
+  const std::vector<float> x = Gaussian(state.range(0), 1);
+  std::vector<int32_t> words(static_cast<size_t>(TcqPreparedRowElements(state.range(0))));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(PrepareTcqRow(rotation, x, words));
+  }
+}
+BENCHMARK(BM_PrepareTcqRow)
+    ->ArgName("columns")
+    ->Arg(kHiddenSize)
+    ->Arg(7168)
+    ->Unit(benchmark::kMicrosecond);
+
 void BM_PrepareRvqRow(benchmark::State& state) {
-  const RvqKernels& kernels = KernelsOf(state);
+  const RvqKernels& kernels = RvqKernelsOf(TargetOf(state));
   const RandomUnits units(1);
   const std::vector<float> x = Gaussian(kHiddenSize, 1);
   std::vector<int32_t> tables(static_cast<size_t>(RvqPreparedRowElements(kHiddenSize)));
@@ -185,6 +224,20 @@ void BM_EncodeRow(benchmark::State& state) {
   CountWeights(state, kHiddenSize);
 }
 BENCHMARK(BM_EncodeRow)->ArgName("beam")->Arg(1)->Arg(8)->Arg(16)->Unit(benchmark::kMillisecond);
+
+// A unit's gate and up.
+void BM_EncodeTcq(benchmark::State& state) {
+  const TcqShape shape = TcqShapeOf(2 * kUnitWidth, kHiddenSize);
+  const std::vector<float> weights = Gaussian(shape.rows * kHiddenSize, 6);
+  std::vector<uint16_t> scales(static_cast<size_t>(shape.rows));
+  std::vector<uint8_t> codes(static_cast<size_t>(shape.bytes()));
+  for (auto _ : state) {
+    EncodeTcq(shape, weights, kHiddenSize, scales, codes);
+    benchmark::ClobberMemory();
+  }
+  CountWeights(state, shape.rows * kHiddenSize);
+}
+BENCHMARK(BM_EncodeTcq)->Unit(benchmark::kMillisecond);
 
 void BM_DeltaAttentionHead(benchmark::State& state) {
   constexpr int64_t kHeadDim = 128;

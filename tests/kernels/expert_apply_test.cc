@@ -40,7 +40,7 @@ struct Unit {
   F32Unit AsF32() const {
     return {shape.hidden_size, shape.unit_width, gate.data(), up.data(), down.data()};
   }
-  RvqUnit AsRvq() const {
+  CodedUnit AsRvq() const {
     return {shape.hidden_size,  shape.unit_width,      gate_scales.data(), up_scales.data(),
             down_scales.data(), gate_up_planes.data(), down_planes.data()};
   }

@@ -1,0 +1,64 @@
+#include "expert_node/unit_arithmetic.h"
+
+#include "expert_node/unit_view.h"
+
+namespace shoal {
+namespace {
+
+ExpertRotations RotationsOf(const ExpertModel& model) {
+  return model.layout.codec == ExpertCodec::kTcq3
+             ? ExpertRotations::Of(model.layout.hidden_size, model.layout.unit_width, model.seed)
+             : ExpertRotations{};
+}
+
+}  // namespace
+
+UnitArithmetic::UnitArithmetic(const ExpertModel& model, KernelTarget kernels)
+    : model_(model),
+      rvq_(RvqKernelsOf(kernels)),
+      tcq_(TcqKernelsOf(kernels)),
+      rotations_(RotationsOf(model)) {}
+
+int64_t UnitArithmetic::PreparedElements(const UnitLayout& layout) {
+  switch (layout.codec) {
+    case ExpertCodec::kRvq3:
+      return RvqPreparedRowElements(layout.hidden_size);
+    case ExpertCodec::kTcq3:
+      return TcqPreparedRowElements(layout.hidden_size);
+    case ExpertCodec::kF32:
+      break;
+  }
+  return 0;
+}
+
+PreparedInput UnitArithmetic::Prepare(size_t layer, std::span<const float> row,
+                                      std::span<int32_t> storage) const {
+  PreparedInput input;
+  input.layer = layer;
+  input.row = row;
+  if (model_.layout.codec == ExpertCodec::kRvq3) {
+    input.rvq = PrepareRvqRow(rvq_, model_.codebooks[layer], row, storage);
+  } else if (model_.layout.codec == ExpertCodec::kTcq3) {
+    input.tcq = PrepareTcqRow(rotations_.input, row, storage);
+  }
+  return input;
+}
+
+bool UnitArithmetic::Apply(const PreparedInput& input, std::span<const std::byte> unit,
+                           float weight, std::span<std::byte> scratch,
+                           std::span<int64_t> out) const {
+  const UnitLayout& layout = model_.layout;
+  switch (layout.codec) {
+    case ExpertCodec::kRvq3:
+      return ApplyRvqUnit(rvq_, ViewCodedUnit(layout, unit), model_.codebooks[input.layer],
+                          input.rvq, weight, scratch, out);
+    case ExpertCodec::kTcq3:
+      return ApplyTcqUnit(tcq_, ViewCodedUnit(layout, unit), rotations_.unit, input.tcq, weight,
+                          scratch, out);
+    case ExpertCodec::kF32:
+      break;
+  }
+  return ApplyF32Unit(ViewF32Unit(layout, unit), input.row, weight, scratch, out);
+}
+
+}  // namespace shoal

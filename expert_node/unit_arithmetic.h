@@ -1,0 +1,51 @@
+// The kernels of a model's codec: one row and one unit at a time.
+#ifndef SHOAL_EXPERT_NODE_UNIT_ARITHMETIC_H_
+#define SHOAL_EXPERT_NODE_UNIT_ARITHMETIC_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/container/unit_layout.h"
+#include "expert_node/expert_model.h"
+#include "kernels/expert_apply.h"
+#include "kernels/input_rotation.h"
+#include "kernels/kernel_target.h"
+
+namespace shoal {
+
+// An activation row, made ready for every expert of its layer. What it points into belongs to the caller.
+struct PreparedInput {
+  size_t layer = 0;            // its place among the MoE layers
+  std::span<const float> row;  // f32
+  RvqPreparedRow rvq;
+  TcqPreparedRow tcq;
+};
+
+// Thread-safe: nothing changes after construction.
+class UnitArithmetic {
+ public:
+  // `model` outlives the arithmetic. `kernels` is one of SupportedKernelTargets.
+  UnitArithmetic(const ExpertModel& model, KernelTarget kernels);
+
+  // int32 elements that a prepared row takes; 0 where rows are used as they are.
+  static int64_t PreparedElements(const UnitLayout& layout);
+  // Prepares row [hidden_size] for the layer. `storage` has PreparedElements, aligned to 64 bytes; both are
+  // pointed into.
+  PreparedInput Prepare(size_t layer, std::span<const float> row, std::span<int32_t> storage) const;
+
+  // Adds what a unit of the layer gives for the row to out [hidden_size], as kernels/expert_apply.h says; false
+  // where a term is not finite or out of range. `scratch` has ExpertScratchBytes.
+  bool Apply(const PreparedInput& input, std::span<const std::byte> unit, float weight,
+             std::span<std::byte> scratch, std::span<int64_t> out) const;
+
+ private:
+  const ExpertModel& model_;
+  const RvqKernels& rvq_;
+  const TcqKernels& tcq_;
+  const ExpertRotations rotations_;  // of tcq3
+};
+
+}  // namespace shoal
+
+#endif  // SHOAL_EXPERT_NODE_UNIT_ARITHMETIC_H_

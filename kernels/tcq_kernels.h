@@ -1,0 +1,36 @@
+// The integer sums of tcq3 for one row of activations, once for each instruction set. Sums are exact, so every
+// target gives the same.
+#ifndef SHOAL_KERNELS_TCQ_KERNELS_H_
+#define SHOAL_KERNELS_TCQ_KERNELS_H_
+
+#include <cstdint>
+
+#include "kernels/kernel_target.h"
+#include "kernels/tcq.h"
+
+namespace shoal {
+
+// Planes of 7 bits, signed, that an activation is cut into: q = low + 2^7 middle + 2^14 high.
+inline constexpr int kActivationPlanes = 3;
+// 32-bit words of the activations of one bundle: [plane][column of the group], whose bytes are those of the
+// bundle's groups.
+inline constexpr int64_t kTcqBundleWords = kActivationPlanes * kTcqGroupColumns;
+
+struct TcqKernels {
+  // sums[r] += sum over columns of (value + kTcqCenter) * q, for r < shape.rows. `codes` has
+  // shape.bytes() and no alignment; `words` has kTcqBundleWords for every bundle.
+  void (*add_codes)(const TcqShape& shape, const uint8_t* codes, const int32_t* words,
+                    int64_t* sums);
+};
+
+// REQUIRES: the target is one of SupportedKernelTargets.
+const TcqKernels& TcqKernelsOf(KernelTarget target);
+
+// Each in a file of its own, compiled for its target.
+const TcqKernels& TcqKernelsScalar();
+const TcqKernels& TcqKernelsAvx2();
+const TcqKernels& TcqKernelsAvx512();
+
+}  // namespace shoal
+
+#endif  // SHOAL_KERNELS_TCQ_KERNELS_H_
