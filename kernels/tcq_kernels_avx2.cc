@@ -4,30 +4,26 @@
 
 #include <cstring>
 
+#include "kernels/tcq_blocks.h"
 #include "kernels/tcq_kernels.h"
 
 namespace shoal {
 namespace {
 
-constexpr int64_t kVectorRows = 8;
-constexpr int64_t kBlockRows = 256;
-// So many columns can be summed in 32 bits: 127 * 64 * 32 * kBlockBundles < 2^31.
-constexpr int64_t kBlockBundles = 8192;
-constexpr int64_t kBundleBytesAhead = 2048;  // to ask for
-
-struct Tables {
+constexpr int64_t kRowsOfVector = 8;
+struct HalfTables {
   __m256i low;
   __m256i high;
 };
 
-Tables LoadTables() {
+HalfTables LoadHalfTables() {
   return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqLow))),
           _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqHigh)))};
 }
 
 // The bytes of eight rows, those of a row in its 32 bits whatever the number of groups.
 template <int kGroups>
-__m256i LoadRows(const uint8_t* bytes) {
+[[gnu::always_inline]] inline __m256i LoadRows(const uint8_t* bytes) {
   if constexpr (kGroups == 4) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes));
   } else if constexpr (kGroups == 2) {
@@ -40,7 +36,7 @@ __m256i LoadRows(const uint8_t* bytes) {
 // Of fewer rows, zeros behind them.
 template <int kGroups>
 __m256i LoadLastRows(const uint8_t* bytes, int64_t rows) {
-  uint8_t padded[kVectorRows * kGroups] = {};
+  uint8_t padded[kRowsOfVector * kGroups] = {};
   std::memcpy(padded, bytes, static_cast<size_t>(rows * kGroups));
   return LoadRows<kGroups>(padded);
 }
@@ -64,11 +60,13 @@ struct Bits {
   __m256i third;
 };
 
+// Of `rows` rows, of which the first kRowsOfVector are looked at.
 template <int kGroups>
-Bits LoadBits(const uint8_t* codes, int64_t plane_bytes, bool is_first, int64_t rows) {
+[[gnu::always_inline]] inline Bits LoadBits(const uint8_t* codes, int64_t plane_bytes,
+                                            bool is_first, int64_t rows) {
   const uint8_t* third = codes + 2 * plane_bytes;
   Bits bits;
-  if (rows >= kVectorRows) {
+  if (rows >= kRowsOfVector) {
     bits.first = LoadRows<kGroups>(codes);
     bits.second = LoadRows<kGroups>(codes + plane_bytes);
     bits.third = LoadRows<kGroups>(third);
@@ -82,8 +80,8 @@ Bits LoadBits(const uint8_t* codes, int64_t plane_bytes, bool is_first, int64_t 
     bits.before = _mm256_blend_epi32(_mm256_permutevar8x32_epi32(bits.third, one_later),
                                      _mm256_set1_epi8(kTcqStart), 1);
   } else {
-    bits.before = rows >= kVectorRows ? LoadRows<kGroups>(third - kGroups)
-                                      : LoadLastRows<kGroups>(third - kGroups, rows);
+    bits.before = rows >= kRowsOfVector ? LoadRows<kGroups>(third - kGroups)
+                                        : LoadLastRows<kGroups>(third - kGroups, rows);
   }
   return bits;
 }
@@ -91,7 +89,7 @@ Bits LoadBits(const uint8_t* codes, int64_t plane_bytes, bool is_first, int64_t 
 // low[w & 15] + high[w >> 4] of the windows of a column. The lower half of the window of column t are bits
 // 3 t - 5 to 3 t - 2 of the row, the upper half bits 3 t - 1 to 3 t + 2.
 template <int kColumn>
-__m256i Values(const Bits& bits, const Tables& tables) {
+[[gnu::always_inline]] inline __m256i Values(const Bits& bits, const HalfTables& tables) {
   __m256i low;
   __m256i high;
   if constexpr (kColumn == 0) {
@@ -131,7 +129,8 @@ struct PlaneSums {
 // Two columns at once: a product of two values with seven bits of activations is at most 2 * 127 * 64, so two
 // of them fit 16 bits.
 template <int kColumn>
-void AddTwoColumns(const Bits& bits, const Tables& tables, const int32_t* words, PlaneSums& sums) {
+[[gnu::always_inline]] inline void AddTwoColumns(const Bits& bits, const HalfTables& tables,
+                                                 const int32_t* words, PlaneSums& sums) {
   const __m256i even = Values<kColumn>(bits, tables);
   const __m256i odd = Values<kColumn + 1>(bits, tables);
 #pragma GCC unroll 3
@@ -145,87 +144,39 @@ void AddTwoColumns(const Bits& bits, const Tables& tables, const int32_t* words,
   }
 }
 
-// Adds a bundle's columns of `rows` rows. `codes` is the first of them in plane 0, and `is_first` says that no
-// row is before it.
-template <int kGroups>
-void AddBundle(const uint8_t* codes, int64_t plane_bytes, bool is_first, int64_t rows,
-               const Tables& tables, const int32_t* words, PlaneSums* sums) {
-  for (int64_t r = 0; r < rows; r += kVectorRows) {
-    const uint8_t* here = codes + r * kGroups;
-    _mm_prefetch(reinterpret_cast<const char*>(here + kBundleBytesAhead), _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(here + plane_bytes + kBundleBytesAhead),
-                 _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(here + 2 * plane_bytes + kBundleBytesAhead),
-                 _MM_HINT_T0);
-    const Bits bits = LoadBits<kGroups>(here, plane_bytes, is_first && r == 0, rows - r);
-    PlaneSums sum = sums[r / kVectorRows];
+struct Avx2 {
+  static constexpr int64_t kVectorRows = kRowsOfVector;
+  using Tables = HalfTables;
+  using Sums = PlaneSums;
+
+  static Tables LoadTables() { return LoadHalfTables(); }
+  static Sums Zero() {
+    return {{_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()}};
+  }
+  static void Store(const Sums& sums, int32_t (*planes)[kVectorRows]) {
+    for (int plane = 0; plane < kActivationPlanes; ++plane) {
+      _mm256_store_si256(reinterpret_cast<__m256i*>(planes[plane]), sums.plane[plane]);
+    }
+  }
+
+  template <int kGroups>
+  [[gnu::always_inline]] static void AddRows(const uint8_t* codes, int64_t plane_bytes,
+                                             bool is_first, int64_t rows, const Tables& tables,
+                                             const int32_t* words, Sums& sums) {
+    const Bits bits = LoadBits<kGroups>(codes, plane_bytes, is_first, rows);
+    Sums sum = sums;
     AddTwoColumns<0>(bits, tables, words, sum);
     AddTwoColumns<2>(bits, tables, words, sum);
     AddTwoColumns<4>(bits, tables, words, sum);
     AddTwoColumns<6>(bits, tables, words, sum);
-    sums[r / kVectorRows] = sum;
+    sums = sum;
   }
-}
-
-void AddPlaneSums(const PlaneSums* planes, int64_t rows, int64_t* sums) {
-  for (int64_t r = 0; r < rows; r += kVectorRows) {
-    alignas(32) int32_t sum[kActivationPlanes][kVectorRows];
-    for (int plane = 0; plane < kActivationPlanes; ++plane) {
-      _mm256_store_si256(reinterpret_cast<__m256i*>(sum[plane]),
-                         planes[r / kVectorRows].plane[plane]);
-    }
-    const int64_t count = rows - r < kVectorRows ? rows - r : kVectorRows;
-    for (int64_t i = 0; i < count; ++i) {
-      sums[r + i] += sum[0][i] + int64_t{sum[1][i]} * 128 + int64_t{sum[2][i]} * 16384;
-    }
-  }
-}
-
-// Of at most kBlockRows rows and kBlockBundles bundles.
-template <int kGroups>
-void AddBlock(const uint8_t* codes, int64_t plane_bytes, bool is_first, int64_t rows,
-              int64_t bundles, const Tables& tables, const int32_t* words, int64_t* sums) {
-  PlaneSums planes[kBlockRows / kVectorRows];
-  for (int64_t i = 0; i * kVectorRows < rows; ++i) {
-    for (__m256i& plane : planes[i].plane) {
-      plane = _mm256_setzero_si256();
-    }
-  }
-  for (int64_t b = 0; b < bundles; ++b) {
-    AddBundle<kGroups>(codes + b * kTcqPlanes * plane_bytes, plane_bytes, is_first, rows, tables,
-                       words + b * kTcqBundleWords, planes);
-  }
-  AddPlaneSums(planes, rows, sums);
-}
-
-template <int kGroups>
-void AddBlocks(const TcqShape& shape, const uint8_t* codes, const int32_t* words, int64_t* sums) {
-  const Tables tables = LoadTables();
-  const int64_t plane_bytes = shape.rows * kGroups;
-  for (int64_t b = 0; b < shape.bundles; b += kBlockBundles) {
-    const int64_t bundles = shape.bundles - b < kBlockBundles ? shape.bundles - b : kBlockBundles;
-    for (int64_t r = 0; r < shape.rows; r += kBlockRows) {
-      const int64_t rows = shape.rows - r < kBlockRows ? shape.rows - r : kBlockRows;
-      AddBlock<kGroups>(codes + b * kTcqPlanes * plane_bytes + r * kGroups, plane_bytes, r == 0,
-                        rows, bundles, tables, words + b * kTcqBundleWords, sums + r);
-    }
-  }
-}
-
-void AddCodes(const TcqShape& shape, const uint8_t* codes, const int32_t* words, int64_t* sums) {
-  if (shape.bundle_groups == 4) {
-    AddBlocks<4>(shape, codes, words, sums);
-  } else if (shape.bundle_groups == 2) {
-    AddBlocks<2>(shape, codes, words, sums);
-  } else {
-    AddBlocks<1>(shape, codes, words, sums);
-  }
-}
+};
 
 }  // namespace
 
 const TcqKernels& TcqKernelsAvx2() {
-  static constexpr TcqKernels kKernels = {AddCodes};
+  static constexpr TcqKernels kKernels = {AddTcqCodes<Avx2>};
   return kKernels;
 }
 

@@ -6,30 +6,26 @@
 // the masks. A dot product of four bytes then adds the four groups.
 #include <immintrin.h>
 
+#include "kernels/tcq_blocks.h"
 #include "kernels/tcq_kernels.h"
 
 namespace shoal {
 namespace {
 
-constexpr int64_t kVectorRows = 16;
-constexpr int64_t kBlockRows = 256;
-// So many columns can be summed in 32 bits: 127 * 64 * 32 * kBlockBundles < 2^31.
-constexpr int64_t kBlockBundles = 8192;
-constexpr int64_t kBundleBytesAhead = 2048;  // to ask for
-
-struct Tables {
+constexpr int64_t kRowsOfVector = 16;
+struct HalfTables {
   __m512i low;
   __m512i high;
 };
 
-Tables LoadTables() {
+HalfTables LoadHalfTables() {
   return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqLow))),
           _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqHigh)))};
 }
 
 // The bytes of the rows in `mask`, those of a row in its 32 bits whatever the number of groups.
 template <int kGroups>
-__m512i LoadRows(__mmask16 mask, const uint8_t* bytes) {
+[[gnu::always_inline]] inline __m512i LoadRows(__mmask16 mask, const uint8_t* bytes) {
   if constexpr (kGroups == 4) {
     return _mm512_maskz_loadu_epi32(mask, bytes);
   } else if constexpr (kGroups == 2) {
@@ -53,10 +49,25 @@ struct Bits {
   __m512i third;
 };
 
+// Of `rows` rows, of which the first kRowsOfVector are looked at.
+template <int kGroups>
+[[gnu::always_inline]] inline Bits LoadBits(const uint8_t* codes, int64_t plane_bytes,
+                                            bool is_first, int64_t rows) {
+  const __mmask16 mask = rows >= kRowsOfVector ? 0xffff : static_cast<__mmask16>((1 << rows) - 1);
+  const uint8_t* third = codes + 2 * plane_bytes;
+  Bits bits;
+  bits.first = LoadRows<kGroups>(mask, codes);
+  bits.second = LoadRows<kGroups>(mask, codes + plane_bytes);
+  bits.third = LoadRows<kGroups>(mask, third);
+  bits.before = is_first ? _mm512_alignr_epi32(bits.third, _mm512_set1_epi8(kTcqStart), 15)
+                         : LoadRows<kGroups>(mask, third - kGroups);
+  return bits;
+}
+
 // table[w & 15] + table[w >> 4] of the windows of the eight columns. The lower half of the window of column t
 // are bits 3 t - 5 to 3 t - 2 of the row, the upper half bits 3 t - 1 to 3 t + 2.
 template <int kColumn>
-__m512i Values(const Bits& bits, const Tables& tables) {
+[[gnu::always_inline]] inline __m512i Values(const Bits& bits, const HalfTables& tables) {
   __m512i low;
   __m512i high;
   if constexpr (kColumn == 0) {
@@ -96,7 +107,8 @@ struct PlaneSums {
 };
 
 template <int kColumn>
-void AddColumn(const Bits& bits, const Tables& tables, const int32_t* words, PlaneSums& sums) {
+[[gnu::always_inline]] inline void AddColumn(const Bits& bits, const HalfTables& tables,
+                                             const int32_t* words, PlaneSums& sums) {
   const __m512i values = Values<kColumn>(bits, tables);
   sums.low = _mm512_dpbusd_epi32(sums.low, values, _mm512_set1_epi32(words[kColumn]));
   sums.middle = _mm512_dpbusd_epi32(sums.middle, values,
@@ -105,28 +117,27 @@ void AddColumn(const Bits& bits, const Tables& tables, const int32_t* words, Pla
                                   _mm512_set1_epi32(words[2 * kTcqGroupColumns + kColumn]));
 }
 
-// Adds a bundle's columns of `rows` rows. `codes` is the first of them in plane 0, and `is_first` says that no
-// row is before it.
-template <int kGroups>
-void AddBundle(const uint8_t* codes, int64_t plane_bytes, bool is_first, int64_t rows,
-               const Tables& tables, const int32_t* words, PlaneSums* sums) {
-  for (int64_t r = 0; r < rows; r += kVectorRows) {
-    const uint8_t* here = codes + r * kGroups;
-    const __mmask16 mask =
-        rows - r >= kVectorRows ? 0xffff : static_cast<__mmask16>((1 << (rows - r)) - 1);
-    _mm_prefetch(reinterpret_cast<const char*>(here + kBundleBytesAhead), _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(here + plane_bytes + kBundleBytesAhead),
-                 _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(here + 2 * plane_bytes + kBundleBytesAhead),
-                 _MM_HINT_T0);
-    Bits bits;
-    bits.first = LoadRows<kGroups>(mask, here);
-    bits.second = LoadRows<kGroups>(mask, here + plane_bytes);
-    bits.third = LoadRows<kGroups>(mask, here + 2 * plane_bytes);
-    bits.before = is_first && r == 0
-                      ? _mm512_alignr_epi32(bits.third, _mm512_set1_epi8(kTcqStart), 15)
-                      : LoadRows<kGroups>(mask, here + 2 * plane_bytes - kGroups);
-    PlaneSums sum = sums[r / kVectorRows];
+struct Avx512 {
+  static constexpr int64_t kVectorRows = kRowsOfVector;
+  using Tables = HalfTables;
+  using Sums = PlaneSums;
+
+  static Tables LoadTables() { return LoadHalfTables(); }
+  static Sums Zero() {
+    return {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
+  }
+  static void Store(const Sums& sums, int32_t (*planes)[kVectorRows]) {
+    _mm512_store_si512(planes[0], sums.low);
+    _mm512_store_si512(planes[1], sums.middle);
+    _mm512_store_si512(planes[2], sums.high);
+  }
+
+  template <int kGroups>
+  [[gnu::always_inline]] static void AddRows(const uint8_t* codes, int64_t plane_bytes,
+                                             bool is_first, int64_t rows, const Tables& tables,
+                                             const int32_t* words, Sums& sums) {
+    const Bits bits = LoadBits<kGroups>(codes, plane_bytes, is_first, rows);
+    Sums sum = sums;
     AddColumn<0>(bits, tables, words, sum);
     AddColumn<1>(bits, tables, words, sum);
     AddColumn<2>(bits, tables, words, sum);
@@ -135,69 +146,14 @@ void AddBundle(const uint8_t* codes, int64_t plane_bytes, bool is_first, int64_t
     AddColumn<5>(bits, tables, words, sum);
     AddColumn<6>(bits, tables, words, sum);
     AddColumn<7>(bits, tables, words, sum);
-    sums[r / kVectorRows] = sum;
+    sums = sum;
   }
-}
-
-void AddPlaneSums(const PlaneSums* planes, int64_t rows, int64_t* sums) {
-  for (int64_t r = 0; r < rows; r += kVectorRows) {
-    alignas(64) int32_t low[kVectorRows];
-    alignas(64) int32_t middle[kVectorRows];
-    alignas(64) int32_t high[kVectorRows];
-    const PlaneSums& sum = planes[r / kVectorRows];
-    _mm512_store_si512(low, sum.low);
-    _mm512_store_si512(middle, sum.middle);
-    _mm512_store_si512(high, sum.high);
-    const int64_t count = rows - r < kVectorRows ? rows - r : kVectorRows;
-    for (int64_t i = 0; i < count; ++i) {
-      sums[r + i] += low[i] + int64_t{middle[i]} * 128 + int64_t{high[i]} * 16384;
-    }
-  }
-}
-
-// Of at most kBlockRows rows and kBlockBundles bundles.
-template <int kGroups>
-void AddBlock(const uint8_t* codes, int64_t plane_bytes, bool is_first, int64_t rows,
-              int64_t bundles, const Tables& tables, const int32_t* words, int64_t* sums) {
-  PlaneSums planes[kBlockRows / kVectorRows];
-  for (int64_t i = 0; i * kVectorRows < rows; ++i) {
-    planes[i] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
-  }
-  for (int64_t b = 0; b < bundles; ++b) {
-    AddBundle<kGroups>(codes + b * kTcqPlanes * plane_bytes, plane_bytes, is_first, rows, tables,
-                       words + b * kTcqBundleWords, planes);
-  }
-  AddPlaneSums(planes, rows, sums);
-}
-
-template <int kGroups>
-void AddBlocks(const TcqShape& shape, const uint8_t* codes, const int32_t* words, int64_t* sums) {
-  const Tables tables = LoadTables();
-  const int64_t plane_bytes = shape.rows * kGroups;
-  for (int64_t b = 0; b < shape.bundles; b += kBlockBundles) {
-    const int64_t bundles = shape.bundles - b < kBlockBundles ? shape.bundles - b : kBlockBundles;
-    for (int64_t r = 0; r < shape.rows; r += kBlockRows) {
-      const int64_t rows = shape.rows - r < kBlockRows ? shape.rows - r : kBlockRows;
-      AddBlock<kGroups>(codes + b * kTcqPlanes * plane_bytes + r * kGroups, plane_bytes, r == 0,
-                        rows, bundles, tables, words + b * kTcqBundleWords, sums + r);
-    }
-  }
-}
-
-void AddCodes(const TcqShape& shape, const uint8_t* codes, const int32_t* words, int64_t* sums) {
-  if (shape.bundle_groups == 4) {
-    AddBlocks<4>(shape, codes, words, sums);
-  } else if (shape.bundle_groups == 2) {
-    AddBlocks<2>(shape, codes, words, sums);
-  } else {
-    AddBlocks<1>(shape, codes, words, sums);
-  }
-}
+};
 
 }  // namespace
 
 const TcqKernels& TcqKernelsAvx512() {
-  static constexpr TcqKernels kKernels = {AddCodes};
+  static constexpr TcqKernels kKernels = {AddTcqCodes<Avx512>};
   return kKernels;
 }
 

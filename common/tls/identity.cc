@@ -164,8 +164,8 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
 
 absl::Status WriteSecretFile(const std::string& path, absl::string_view content) {
   const std::string temporary = absl::StrCat(path, ".tmp");
-  SHOAL_RETURN_IF_ERROR(WriteOwnersFile(temporary, content));
-  absl::Status status = RenameDurably(temporary, path);
+  absl::Status status = WriteOwnersFile(temporary, content);
+  status.Update(status.ok() ? RenameDurably(temporary, path) : status);
   if (!status.ok()) {
     (void)::unlink(temporary.c_str());
   }

@@ -123,11 +123,23 @@ int Invites::NumOpen(absl::Time now) const {
                     [now](const Invite& invite) { return !invite.used && invite.expires > now; }));
 }
 
+std::vector<std::string> Invites::Expired(absl::Time now) const {
+  std::vector<std::string> names;
+  for (const Invite& invite : invites_) {
+    if (!invite.used && invite.expires <= now) {
+      names.push_back(invite.name);
+    }
+  }
+  return names;
+}
+
 absl::Status Invites::CloseAll() {
+  bool changed = false;
   for (Invite& invite : invites_) {
+    changed = changed || !invite.used;
     invite.used = true;
   }
-  return Write();
+  return changed ? Write() : absl::OkStatus();
 }
 
 }  // namespace shoal

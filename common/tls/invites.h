@@ -42,7 +42,9 @@ class Invites {
   absl::StatusOr<std::string> Use(absl::string_view secret, absl::Time now);
   // How many can still be used.
   int NumOpen(absl::Time now) const;
-  // Closes those that are open.
+  // The names of those that expired and nobody used, in the order of Add.
+  std::vector<std::string> Expired(absl::Time now) const;
+  // Closes all that nobody used.
   absl::Status CloseAll();
 
  private:

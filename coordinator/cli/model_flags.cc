@@ -22,7 +22,7 @@ int64_t CutContext(const ModelFlags& flags, int64_t default_context, int64_t lim
 }
 
 absl::StatusOr<KernelTarget> KernelsOf(const ModelFlags& flags) {
-  absl::StatusOr<KernelTarget> kernels = ChooseKernels(flags.kernels.value_or(""));
+  absl::StatusOr<KernelTarget> kernels = ChooseKernels(flags.kernels);
   if (!kernels.ok()) {
     return UsageError(kernels.status().message());
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "coordinator/convert/unit_codec.h"
@@ -21,6 +22,42 @@ struct TcqSection {
 struct SectionPart {
   int matrix = 0;
   int64_t first_row = 0;
+};
+
+// Rows of a section as weights of the model, rotated back.
+class RowDecoder {
+ public:
+  RowDecoder(const TcqSection& section, std::span<const std::byte> unit)
+      : section_(section),
+        unit_(unit),
+        values_(section.shape.padded_columns()),
+        rotated_(section.columns),
+        row_(section.columns) {}
+
+  // [columns]; until the next call.
+  std::span<const float> Row(int64_t row) {
+    const std::span<const uint8_t> codes(
+        reinterpret_cast<const uint8_t*>(unit_.data()) + section_.codes_offset,
+        static_cast<size_t>(section_.shape.bytes()));
+    DecodeTcqRow(section_.shape, codes, row, values_);
+    uint16_t scale = 0;
+    std::memcpy(&scale, unit_.data() + section_.scales_offset + row * sizeof(scale), sizeof(scale));
+    for (size_t i = 0; i < rotated_.size(); ++i) {
+      rotated_[i] = double{HalfToFloat(scale)} * static_cast<double>(values_[i]);
+    }
+    section_.rotation->RotateBack(rotated_);
+    for (size_t i = 0; i < row_.size(); ++i) {
+      row_[i] = static_cast<float>(rotated_[i]);
+    }
+    return row_;
+  }
+
+ private:
+  const TcqSection& section_;
+  const std::span<const std::byte> unit_;
+  std::vector<int8_t> values_;
+  std::vector<double> rotated_;
+  std::vector<float> row_;
 };
 
 class TcqUnitCodec final : public UnitCodec {
@@ -50,16 +87,23 @@ class TcqUnitCodec final : public UnitCodec {
 
   SquaredError Encode(int64_t unit_index, const ExpertWeights& weights,
                       std::span<std::byte> unit) const override {
+    const SectionPart gate = {kGate, 0};
+    const SectionPart up = {kUp, layout().unit_width};
+    const SectionPart all_of_down = {kDown, 0};
     const TcqSection gate_up = GateUp();
     std::vector<float> rotated(gate_up.shape.rows * gate_up.columns);
-    Rotate(unit_index, gate_up, {kGate, 0}, weights, rotated);
-    Rotate(unit_index, gate_up, {kUp, layout().unit_width}, weights, rotated);
-    SquaredError sum = EncodeSection(gate_up, rotated, unit);
+    Rotate(unit_index, gate_up, gate, weights, rotated);
+    Rotate(unit_index, gate_up, up, weights, rotated);
+    EncodeSection(gate_up, rotated, unit);
 
     const TcqSection down = Down();
     rotated.assign(down.shape.rows * down.columns, 0.0F);
-    Rotate(unit_index, down, {kDown, 0}, weights, rotated);
-    return sum += EncodeSection(down, rotated, unit);
+    Rotate(unit_index, down, all_of_down, weights, rotated);
+    EncodeSection(down, rotated, unit);
+
+    SquaredError sum = ErrorOfPart(unit_index, gate_up, gate, unit, weights);
+    sum += ErrorOfPart(unit_index, gate_up, up, unit, weights);
+    return sum += ErrorOfPart(unit_index, down, all_of_down, unit, weights);
   }
 
   // Writes the part's rows, rotated, to their places in `rotated` [section rows, columns].
@@ -80,26 +124,25 @@ class TcqUnitCodec final : public UnitCodec {
     }
   }
 
-  // The error is that of the rotated weights, which is the same.
-  static SquaredError EncodeSection(const TcqSection& section, std::span<const float> rotated,
-                                    std::span<std::byte> unit) {
-    const TcqShape& shape = section.shape;
+  static void EncodeSection(const TcqSection& section, std::span<const float> rotated,
+                            std::span<std::byte> unit) {
     const std::span<uint8_t> codes(reinterpret_cast<uint8_t*>(unit.data()) + section.codes_offset,
-                                   static_cast<size_t>(shape.bytes()));
-    std::vector<uint16_t> scales(shape.rows);
-    EncodeTcq(shape, rotated, section.columns, scales, codes);
+                                   static_cast<size_t>(section.shape.bytes()));
+    std::vector<uint16_t> scales(section.shape.rows);
+    EncodeTcq(section.shape, rotated, section.columns, scales, codes);
     std::memcpy(unit.data() + section.scales_offset, scales.data(),
                 scales.size() * sizeof(uint16_t));
-    std::vector<int8_t> values(shape.padded_columns());
-    std::vector<float> coded(section.columns);
+  }
+
+  SquaredError ErrorOfPart(int64_t unit_index, const TcqSection& section, const SectionPart& part,
+                           std::span<const std::byte> unit, const ExpertWeights& weights) const {
+    const MatrixPiece piece = PieceOf(layout(), unit_index, part.matrix);
+    const std::span<const float> matrix = weights.matrices[part.matrix];
+    RowDecoder decoder(section, unit);
     SquaredError sum;
-    for (int64_t r = 0; r < shape.rows; ++r) {
-      DecodeTcqRow(shape, codes, r, values);
-      const float scale = HalfToFloat(scales[r]);
-      for (int64_t i = 0; i < section.columns; ++i) {
-        coded[i] = scale * static_cast<float>(values[i]);
-      }
-      sum += ErrorOf(rotated.subspan(r * section.columns, section.columns), coded);
+    for (int64_t r = 0; r < piece.rows; ++r) {
+      sum += ErrorOf(matrix.subspan(piece.offset + r * piece.stride, piece.cols),
+                     decoder.Row(part.first_row + r).first(piece.cols));
     }
     return sum;
   }
@@ -108,25 +151,10 @@ class TcqUnitCodec final : public UnitCodec {
                   std::span<const std::byte> unit, ExpertWeights& weights) const {
     const MatrixPiece piece = PieceOf(layout(), unit_index, part.matrix);
     const std::span<float> matrix = weights.matrices[part.matrix];
-    const std::span<const uint8_t> codes(
-        reinterpret_cast<const uint8_t*>(unit.data()) + section.codes_offset,
-        static_cast<size_t>(section.shape.bytes()));
-    std::vector<int8_t> values(section.shape.padded_columns());
-    std::vector<double> row(section.columns);
+    RowDecoder decoder(section, unit);
     for (int64_t r = 0; r < piece.rows; ++r) {
-      uint16_t scale = 0;
-      std::memcpy(&scale,
-                  unit.data() + section.scales_offset + (part.first_row + r) * sizeof(scale),
-                  sizeof(scale));
-      DecodeTcqRow(section.shape, codes, part.first_row + r, values);
-      for (int64_t i = 0; i < section.columns; ++i) {
-        row[i] = double{HalfToFloat(scale)} * static_cast<double>(values[i]);
-      }
-      section.rotation->RotateBack(row);
-      float* out = matrix.data() + piece.offset + r * piece.stride;
-      for (int64_t i = 0; i < piece.cols; ++i) {
-        out[i] = static_cast<float>(row[i]);
-      }
+      const std::span<const float> row = decoder.Row(part.first_row + r).first(piece.cols);
+      std::copy(row.begin(), row.end(), matrix.begin() + piece.offset + r * piece.stride);
     }
   }
 

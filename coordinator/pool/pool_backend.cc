@@ -51,6 +51,7 @@ struct PoolBackend::Impl {
         connect_wait(options.connect_wait),
         node_wait(options.node_wait),
         own(options.own),
+        log(options.log),
         max_nodes(std::max(static_cast<size_t>(options.max_nodes), the_layout->nodes().size())),
         clock(the_clock),
         local(std::move(the_local)),
@@ -94,6 +95,7 @@ struct PoolBackend::Impl {
   const absl::Duration connect_wait;
   const absl::Duration node_wait;
   const SecurityPtr own;
+  const std::function<void(absl::string_view line)> log;
   const size_t max_nodes;
   const Clock& clock;
   const std::unique_ptr<ExpertBackend> local;
@@ -180,6 +182,7 @@ absl::StatusOr<std::unique_ptr<PoolBackend>> PoolBackend::Open(const Manifest& m
   layout_options.grace_wait = options.grace_wait;
   layout_options.has_local = local != nullptr;
   layout_options.own = options.own;
+  layout_options.log = options.log;
   layout_options.audits = options.audit_share > 0;
   SHOAL_ASSIGN_OR_RETURN(
       std::unique_ptr<PoolLayout> layout,
@@ -245,6 +248,7 @@ absl::Status PoolBackend::ChangePlan(PoolPlan plan, const std::stop_token& stop)
   options.has_local = impl_->local != nullptr;
   options.all_must_answer = true;
   options.own = impl_->own;
+  options.log = impl_->log;
   options.audits = impl_->audit != nullptr;
   options.stop = stop;
   absl::StatusOr<std::unique_ptr<PoolLayout>> next =

@@ -44,7 +44,7 @@ struct PoolOptions {
   // Share of the nodes' answers that are computed a second time by somebody else, 0 to 1. A node that
   // is found wrong is not asked any more.
   double audit_share = 0;
-  // Told what an audit finds, by any thread; may be empty.
+  // Told what an audit finds, and which nodes are lost and there again, by any thread; may be empty.
   std::function<void(absl::string_view line)> log = {};
   // As ChannelSecurity's. With it a node whose name the plan has must have it in its certificate.
   SecurityPtr own = {};
@@ -128,8 +128,8 @@ class PoolBackend final : public ExpertBackend {
   // node that is drained stays so. One at a time.
   //   INVALID_ARGUMENT     the epoch is not above the one in force, or as Open
   //   FAILED_PRECONDITION  the plan has no identity, or more than max_nodes nodes; a node is empty
-  //                        or lacks what it should hold; another change is under way
-  //   UNAVAILABLE          a node does not answer within connect_wait
+  //                        or lacks what it should hold, or does not answer within connect_wait;
+  //                        another change is under way
   //   CANCELLED            `stop`
   absl::Status ChangePlan(PoolPlan plan, const std::stop_token& stop);
 

@@ -67,12 +67,13 @@ absl::StatusOr<std::unique_ptr<PoolLayout>> PoolLayout::Connect(const Manifest& 
                                                                 const Clock& clock) {
   SHOAL_RETURN_IF_ERROR(CheckNodes(plan, manifest, options.has_local));
   std::unique_ptr<PoolLayout> layout(new PoolLayout(manifest, std::move(plan), clock));
-  layout->Dial(manifest, options.own);
+  layout->Dial(manifest, options);
   SHOAL_RETURN_IF_ERROR(layout->AwaitAnswers(options));
   SHOAL_RETURN_IF_ERROR(layout->CheckNames());
   if (const std::vector<std::string> silent = layout->Silent();
       options.all_must_answer && !silent.empty()) {
-    return absl::UnavailableError(absl::StrCat("without an answer: ", absl::StrJoin(silent, ", ")));
+    return absl::FailedPreconditionError(
+        absl::StrCat("without an answer: ", absl::StrJoin(silent, ", ")));
   }
   SHOAL_RETURN_IF_ERROR(layout->CutCells(options.has_local));
   if (options.audits) {
@@ -81,7 +82,7 @@ absl::StatusOr<std::unique_ptr<PoolLayout>> PoolLayout::Connect(const Manifest& 
   return layout;
 }
 
-void PoolLayout::Dial(const Manifest& manifest, const SecurityPtr& own) {
+void PoolLayout::Dial(const Manifest& manifest, const Options& options) {
   v1::Hello hello;
   *hello.mutable_terms() = MakeTerms(manifest);
   hello.set_epoch(plan_.epoch);
@@ -90,13 +91,13 @@ void PoolLayout::Dial(const Manifest& manifest, const SecurityPtr& own) {
         planned,
         NodeLink::Options{planned.address,
                           MaxMessageBytes(sizes_),
-                          {own, ChannelSecurity::Peer::kNode, planned.name}},
+                          {options.own, ChannelSecurity::Peer::kNode, planned.name}},
         hello, sizes_.whole(),
         [this] {
           MutexLock lock(&mutex_);
           changed_.NotifyAll();
         },
-        clock_));
+        options.log, clock_));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stop_token>
@@ -36,13 +37,14 @@ class PoolLayout {
     // says that it computes it.
     bool has_local = false;
     bool all_must_answer = false;
-    bool audits = false;   // somebody else must be able to compute what a node does
-    SecurityPtr own;       // as ChannelSecurity's
-    std::stop_token stop;  // ends the wait
+    bool audits = false;  // somebody else must be able to compute what a node does
+    SecurityPtr own;      // as ChannelSecurity's
+    std::function<void(absl::string_view line)> log;  // as RemoteNode's
+    std::stop_token stop;                             // ends the wait
   };
 
   // Connects, compares terms and holdings, and cuts the experts. PoolBackend::Open's errors;
-  // CANCELLED at `stop`; and with all_must_answer UNAVAILABLE where one is silent, naming it.
+  // CANCELLED at `stop`; and with all_must_answer FAILED_PRECONDITION where one is silent, naming it.
   static absl::StatusOr<std::unique_ptr<PoolLayout>> Connect(const Manifest& manifest,
                                                              PoolPlan plan, const Options& options,
                                                              const Clock& clock);
@@ -69,7 +71,7 @@ class PoolLayout {
 
  private:
   PoolLayout(const Manifest& manifest, PoolPlan plan, const Clock& clock);
-  void Dial(const Manifest& manifest, const SecurityPtr& own);
+  void Dial(const Manifest& manifest, const Options& options);
   absl::Status AwaitAnswers(const Options& options);
   bool AllAnswered() const;
   // Those that answered, and this process where it holds everything, hold each unit.

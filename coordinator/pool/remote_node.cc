@@ -28,14 +28,20 @@ bool IsRefusal(const absl::Status& status) {
 
 RemoteNode::RemoteNode(PoolNode planned, NodeLink::Options link, const v1::Hello& hello,
                        const ExpertSlice& whole, std::function<void()> on_change,
-                       const Clock& clock)
+                       std::function<void(absl::string_view line)> log, const Clock& clock)
     : planned_(std::move(planned)),
       whole_(whole),
       on_change_(std::move(on_change)),
+      log_(std::move(log)),
       clock_(clock),
       name_(planned_.name.empty() ? planned_.address : planned_.name),
       link_(std::make_unique<NodeLink>(
           std::move(link), hello, [this] { OnLinkChange(); }, clock)) {}
+
+RemoteNode::~RemoteNode() {
+  MutexLock lock(&mutex_);
+  closing_ = true;  // the end of the stream that follows is no news
+}
 
 std::string RemoteNode::name() const {
   MutexLock lock(&mutex_);
@@ -172,6 +178,7 @@ PoolNodeStatus RemoteNode::Status() const {
 
 void RemoteNode::OnLinkChange() {
   const NodeLink::View view = link_->view();
+  std::string news;
   {
     MutexLock lock(&mutex_);
     const absl::Time now = clock_.Now();
@@ -184,8 +191,29 @@ void RemoteNode::OnLinkChange() {
       health_.OnLost(now);
     }
     was_open_ = view.open;
+    news = News(view.open, view.last_error);
+  }
+  if (log_ && !news.empty()) {
+    log_(news);
   }
   on_change_();
+}
+
+std::string RemoteNode::News(bool open, const absl::Status& error) {
+  const std::string who = absl::StrCat("node ", name_, " at ", planned_.address);
+  if (open && refusal_.ok()) {
+    was_there_ = true;
+    return std::exchange(trouble_, "").empty() ? "" : absl::StrCat(who, " is there again");
+  }
+  const absl::Status& why = refusal_.ok() ? error : refusal_;
+  // How it begins is said when the pool connects. Afterwards each loss is news once, and so is every other
+  // refusal; that it still does not answer is none.
+  if (closing_ || !was_there_ ||
+      (!trouble_.empty() && (refusal_.ok() || trouble_ == why.message()))) {
+    return "";
+  }
+  trouble_ = why.message().empty() ? "the stream ended" : std::string(why.message());
+  return absl::StrCat(who, refusal_.ok() ? " is lost: " : " is refused: ", trouble_);
 }
 
 absl::Status RemoteNode::Inspect(const v1::DescribeReply& node) {

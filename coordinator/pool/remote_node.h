@@ -25,9 +25,12 @@ namespace shoal {
 // Thread-safe. `clock` outlives it.
 class RemoteNode {
  public:
-  // `on_change` as NodeLink's, after the node has looked at the change itself.
+  // `on_change` as NodeLink's, after the node has looked at the change itself. `log` (may be empty) is told, by
+  // any thread, when a node that was there is lost or refused and when it is there again.
   RemoteNode(PoolNode planned, NodeLink::Options link, const v1::Hello& hello,
-             const ExpertSlice& whole, std::function<void()> on_change, const Clock& clock);
+             const ExpertSlice& whole, std::function<void()> on_change,
+             std::function<void(absl::string_view line)> log, const Clock& clock);
+  ~RemoteNode();
 
   const std::string& address() const { return planned_.address; }
   // As the user named it: parts that nobody wrote are empty.
@@ -64,6 +67,8 @@ class RemoteNode {
 
  private:
   void OnLinkChange();
+  // The line for the log about where the node is now; empty where there is nothing new to say.
+  std::string News(bool open, const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   NodeState StateWith(bool open) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Checks what the node says of itself against what was seen before and the plan.
   absl::Status Inspect(const v1::DescribeReply& node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -71,6 +76,7 @@ class RemoteNode {
   const PoolNode planned_;
   const ExpertSlice whole_;
   const std::function<void()> on_change_;
+  const std::function<void(absl::string_view line)> log_;
   const Clock& clock_;
   mutable Mutex mutex_;
   std::string name_ ABSL_GUARDED_BY(mutex_);
@@ -80,6 +86,9 @@ class RemoteNode {
   NodeHealth health_ ABSL_GUARDED_BY(mutex_);
   LayerDeadline deadline_ ABSL_GUARDED_BY(mutex_);
   bool was_open_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool was_there_ ABSL_GUARDED_BY(mutex_) = false;  // open, and not refused, at some time
+  std::string trouble_ ABSL_GUARDED_BY(mutex_);  // what the log was told last; empty: it is there
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;
   std::string evidence_ ABSL_GUARDED_BY(mutex_);  // empty: not in quarantine
   int64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;

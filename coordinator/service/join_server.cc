@@ -8,6 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
 #include "common/sync/mutex.h"
@@ -70,11 +71,19 @@ class JoinServer::Service final : public v1::Join::Service {
           "can reach this address before you invite again"));
       return true;
     }
-    return invites_.NumOpen(options_.now()) == 0;
+    if (invites_.NumOpen(options_.now()) > 0) {
+      return false;
+    }
+    if (const std::vector<std::string> expired = invites_.Expired(options_.now());
+        !expired.empty()) {
+      why = absl::DeadlineExceededError(absl::StrCat(
+          "the time is over, and ", absl::StrJoin(expired, ", "), " did not join; invite again"));
+    }
+    return true;
   }
   absl::Status Close() {
     MutexLock lock(&mutex_);
-    return invites_.NumOpen(options_.now()) > 0 ? invites_.CloseAll() : absl::OkStatus();
+    return invites_.CloseAll();
   }
 
  private:

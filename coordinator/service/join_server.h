@@ -39,7 +39,8 @@ class JoinServer {
 
   const NetAddress& address() const;
   // Returns when no invitation is open any more. CANCELLED at `stop`; RESOURCE_EXHAUSTED after too
-  // many wrong secrets. Invitations that are open then are closed.
+  // many wrong secrets; DEADLINE_EXCEEDED, with their names, where machines did not join in time.
+  // Invitations that are open then are closed.
   absl::Status Wait(const std::stop_token& stop);
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -14,7 +15,7 @@ struct NodeFlags {
   std::string budget;
   std::string metrics;  // an address to listen on; empty: nowhere
   int64_t threads = 0;
-  std::string kernels;
+  std::optional<std::string> kernels;
   int64_t max_rows = 0;
   int64_t grace_s = 10;
   std::string tls;   // identity directory; empty: no TLS

@@ -101,7 +101,8 @@ class LocalExpertBackendTest : public ::testing::TestWithParam<ExpertCodec> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Codecs, LocalExpertBackendTest,
-                         ::testing::Values(ExpertCodec::kRvq3, ExpertCodec::kF32),
+                         ::testing::Values(ExpertCodec::kRvq3, ExpertCodec::kTcq3,
+                                           ExpertCodec::kF32),
                          [](const auto& info) { return std::string(ExpertCodecName(info.param)); });
 
 std::vector<float> ReadTensor(const Checkpoint& checkpoint, const std::string& name,
@@ -161,7 +162,7 @@ TEST_P(LocalExpertBackendTest, EqualsPlainArithmeticOnTheContainersOwnWeights) {
     }
   }
   EXPECT_GT(largest, 1e-3);
-  // Activations are rounded to 21 bits (rvq3) or 24 (f32): 2^-20 of the largest, a few times.
+  // Activations are rounded to 21 bits (rvq3, tcq3) or 24 (f32): 2^-20 of the largest, a few times.
   EXPECT_LT(worst / largest, 4e-6);
 }
 

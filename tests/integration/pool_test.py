@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Pools of real shoal-node processes answer with the tokens and logits of one machine, whatever happens to the nodes.
 
-    pool_test.py SHOAL SHOAL_NODE CONTAINER
+    pool_test.py SHOAL SHOAL_NODE CONTAINER [CONTAINER_OF_ANOTHER_CODEC...]
+
+Everything with the first container; with the others what depends on the codec.
 """
 
 import contextlib
@@ -208,7 +210,7 @@ class Pools:
 
 
 def main():
-    program, node_program, container = sys.argv[1:]
+    program, node_program, container, *others = sys.argv[1:]
     with tempfile.TemporaryDirectory() as work:
         pools = Pools(Shoal(program), node_program, container, work)
         pools.placements()
@@ -219,6 +221,9 @@ def main():
         pools.instruction_sets()
         pools.rejoin()
         pools.refusals()
+    for other in others:
+        with tempfile.TemporaryDirectory() as work:
+            Pools(Shoal(program), node_program, other, work).instruction_sets()
     finish()
 
 

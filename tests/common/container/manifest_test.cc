@@ -195,8 +195,8 @@ TEST_F(ManifestTest, RefusesWhatIsNoManifest) {
 }
 
 TEST_F(ManifestTest, RefusesUnknownCodecsAndTrunkTypesByName) {
-  EXPECT_THAT(Parse(With("/settings/experts", "tcq3")),
-              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("\"tcq3\"")));
+  EXPECT_THAT(Parse(With("/settings/experts", "tcq9")),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("\"tcq9\"")));
   EXPECT_THAT(Parse(With("/settings/trunk", "q2")),
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("\"q2\"")));
   EXPECT_THAT(Parse(With("/trunk/0/type", "nf4")),

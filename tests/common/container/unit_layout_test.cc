@@ -80,6 +80,22 @@ TEST(UnitLayoutTest, WidthsThatDivideNothingArePadded) {
   EXPECT_EQ(f32.record_bytes, 20480U);      // 9 * 1984 = 17856
 }
 
+TEST(UnitLayoutTest, TrellisCodesTakeAsMuchAsResidualVectorsButForWholeBundles) {
+  for (const auto& [hidden, intermediate] : {std::pair{2304, 1024}, {7168, 2048}, {192, 64}}) {
+    SHOAL_ASSERT_OK_AND_ASSIGN(const UnitLayout rvq,
+                               UnitLayout::Make(ExpertCodec::kRvq3, hidden, intermediate));
+    SHOAL_ASSERT_OK_AND_ASSIGN(const UnitLayout tcq,
+                               UnitLayout::Make(ExpertCodec::kTcq3, hidden, intermediate));
+    EXPECT_EQ(tcq.gate_up_offset, rvq.gate_up_offset);
+    EXPECT_EQ(tcq.down_offset, rvq.down_offset);
+    EXPECT_EQ(tcq.record_bytes, rvq.record_bytes);
+  }
+  SHOAL_ASSERT_OK_AND_ASSIGN(const UnitLayout odd, UnitLayout::Make(ExpertCodec::kTcq3, 20, 70));
+  EXPECT_EQ(odd.gate_up_offset, 128U);      // 32 + 2 * (8 + 8 + 20) = 104
+  EXPECT_EQ(odd.down_offset, 128U + 192U);  // one bundle of four groups: 3 * 16 * 4
+  EXPECT_EQ(odd.unit_bytes, 384U);          // a bundle of one group, 3 * 20 * 1: 380
+}
+
 TEST(UnitLayoutTest, IndicesAreThreeBitsAWeight) {
   for (const auto& [hidden, intermediate] : {std::pair{2304, 1024}, {7168, 2048}, {3584, 3072}}) {
     SHOAL_ASSERT_OK_AND_ASSIGN(const UnitLayout layout,
@@ -109,13 +125,13 @@ TEST(UnitLayoutTest, RefusesSizesThatCannotBe) {
 }
 
 TEST(UnitLayoutTest, CodecNamesAreReadBack) {
-  for (const ExpertCodec codec : {ExpertCodec::kRvq3, ExpertCodec::kF32}) {
+  for (const ExpertCodec codec : {ExpertCodec::kRvq3, ExpertCodec::kTcq3, ExpertCodec::kF32}) {
     SHOAL_ASSERT_OK_AND_ASSIGN(const ExpertCodec read, ExpertCodecFromName(ExpertCodecName(codec)));
     EXPECT_EQ(read, codec);
   }
   EXPECT_THAT(
-      ExpertCodecFromName("tcq3"),
-      StatusIs(absl::StatusCode::kUnimplemented, AllOf(HasSubstr("\"tcq3\""), HasSubstr("rvq3"))));
+      ExpertCodecFromName("tcq4"),
+      StatusIs(absl::StatusCode::kUnimplemented, AllOf(HasSubstr("\"tcq4\""), HasSubstr("rvq3"))));
 }
 
 // A sealed unit of a small layout, and what it was sealed as.

@@ -130,6 +130,24 @@ TEST_F(ConvertTest, NumberOfJobsDoesNotChangeAByte) {
   }
 }
 
+TEST_F(ConvertTest, TrellisCodesDependOnTheSeedAndNotOnTheJobs) {
+  ConvertOptions options = Options(1);
+  options.experts = ExpertCodec::kTcq3;
+  SHOAL_ASSERT_OK_AND_ASSIGN(const ConvertReport one,
+                             Convert(Source(), dir_ / "one", options, nullptr, {}));
+  const auto files = ReadTree(dir_ / "one");
+  EXPECT_FALSE(files.contains("codebooks.bin"));
+  EXPECT_LT(one.layers[0].relative_error, 0.2);
+  options.num_jobs = 3;
+  SHOAL_ASSERT_OK(Convert(Source(), dir_ / "three", options, nullptr, {}));
+  EXPECT_THAT(DifferentFiles(files, ReadTree(dir_ / "three")), IsEmpty());
+  options.seed = 1;
+  SHOAL_ASSERT_OK_AND_ASSIGN(const ConvertReport other,
+                             Convert(Source(), dir_ / "seed", options, nullptr, {}));
+  EXPECT_THAT(DifferentFiles(files, ReadTree(dir_ / "seed")), ::testing::Contains(BankFile(1)));
+  EXPECT_NE(other.identity, one.identity);
+}
+
 TEST_F(ConvertTest, SeedChangesTheCodebooksAndTheIdentity) {
   ConvertOptions options = Options();
   options.seed = 1;

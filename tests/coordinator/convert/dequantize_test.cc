@@ -17,6 +17,8 @@
 #include "common/model/tensor_names.h"
 #include "coordinator/convert/converter.h"
 #include "kernels/math.h"
+#include "kernels/split_mix.h"
+#include "kernels/tcq.h"
 #include "tests/coordinator/convert/small_checkpoint.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
@@ -112,8 +114,14 @@ TEST_F(DequantizeTest, ShapesAreThePublishedOnes) {
   }
 }
 
-TEST_F(DequantizeTest, ReportedErrorsAreThoseOfTheDequantizedWeights) {
-  const ConvertReport report = Make(ExpertCodec::kRvq3, TrunkType::kQ4);
+class DequantizeCodedTest : public DequantizeTest,
+                            public ::testing::WithParamInterface<ExpertCodec> {};
+INSTANTIATE_TEST_SUITE_P(Codecs, DequantizeCodedTest,
+                         ::testing::Values(ExpertCodec::kRvq3, ExpertCodec::kTcq3),
+                         [](const auto& info) { return std::string(ExpertCodecName(info.param)); });
+
+TEST_P(DequantizeCodedTest, ReportedErrorsAreThoseOfTheDequantizedWeights) {
+  const ConvertReport report = Make(GetParam(), TrunkType::kQ4);
   SHOAL_ASSERT_OK(Run());
   const Tensors source = ReadAll(dir_ / "source");
   const Tensors back = ReadAll(dir_ / "out");
@@ -199,6 +207,86 @@ TEST_F(DequantizeTest, Rvq3WeightsAreThoseOfTheBankDecodedByHand) {
       EXPECT_EQ(wrong, 0) << "layer " << layer << " expert " << expert;
     }
   }
+}
+
+// The same for tcq3 by the letter of kernels/tcq.h and input_rotation.h: 16 rows of gate and up in two bundles of
+// four groups, which are rotated in blocks of 4 columns (36 is 9 times 4), and 36 rows of down in a bundle of
+// one, rotated in blocks of 8.
+class TrellisBankByHand {
+ public:
+  explicit TrellisBankByHand(std::string bank) : bank_(std::move(bank)) {}
+
+  double Weight(int64_t expert, int matrix, int64_t row, int64_t col) const {
+    const int64_t unit = (matrix == 2 ? col : row) / 8;
+    const char* base = bank_.data() + expert * 4096 + unit * 704;
+    const int64_t local_row = matrix == 2 ? row : row % 8 + 8 * matrix;
+    const int64_t local_col = matrix == 2 ? col % 8 : col;
+    const int64_t block = matrix == 2 ? 8 : 4;
+    double sum = 0;
+    for (int64_t i = 0; i < block; ++i) {
+      const int64_t rotated = local_col / block * block + i;
+      const bool negative = __builtin_popcountll(static_cast<uint64_t>(i & local_col)) % 2 != 0;
+      const int value = matrix == 2 ? Value(base + 576, 36, 1, local_row, rotated)
+                                    : Value(base + 192, 16, 4, local_row, rotated);
+      sum += negative ? -value : value;
+    }
+    uint16_t scale = 0;
+    std::memcpy(&scale, base + 32 + 2 * (matrix == 2 ? 16 + local_row : local_row), 2);
+    const uint64_t seed = SplitMix64(0, matrix == 2 ? 1 : 0);
+    const double sign = (SplitMix64(seed, static_cast<uint64_t>(local_col)) & 1) != 0 ? -1 : 1;
+    return sign * sum / std::sqrt(static_cast<double>(block)) * double{HalfToFloat(scale)};
+  }
+
+ private:
+  // The value of one column of a matrix of `rows`, stored in bundles of `side` groups.
+  static int Value(const char* codes, int64_t rows, int64_t side, int64_t row, int64_t col) {
+    const int64_t group = col / 8;
+    // The 24 bits of every row so far, behind the byte that a chain begins with; only the last ones count.
+    uint64_t bits = kTcqStart;
+    int64_t length = 8;
+    for (int64_t r = std::max<int64_t>(0, row - 1); r <= row; ++r) {
+      for (int64_t plane = 0; plane < 3; ++plane) {
+        const char* byte = codes + ((group / side * 3 + plane) * rows + r) * side + group % side;
+        bits |= uint64_t{static_cast<uint8_t>(*byte)} << length;
+        length += 8;
+      }
+    }
+    const uint32_t window = bits >> (length - 24 + 3 * (col % 8) - 5) & 255;
+    return kTcqLow[window & 15] + kTcqHigh[window >> 4] - 64;
+  }
+
+  std::string bank_;
+};
+
+TEST_F(DequantizeTest, Tcq3WeightsAreThoseOfTheBankDecodedByHand) {
+  Make(ExpertCodec::kTcq3, TrunkType::kQ8);
+  SHOAL_ASSERT_OK(Run());
+  const Tensors back = ReadAll(dir_ / "out");
+  const auto files = ReadTree(dir_ / "container");
+  SHOAL_ASSERT_OK_AND_ASSIGN(const auto container, Container::Open(dir_ / "container"));
+  ASSERT_EQ(container->manifest().unit_layout.unit_bytes, 704);
+  ASSERT_EQ(container->manifest().unit_layout.gate_up_offset, 192);
+  ASSERT_EQ(container->manifest().unit_layout.down_offset, 576);
+  double worst = 0;
+  for (const int64_t layer : {1, 2}) {
+    const TrellisBankByHand bank(files.at(BankFile(layer)));
+    for (int64_t expert = 0; expert < kExperts; ++expert) {
+      const ExpertTensorNames names = ExpertTensors(container->config(), layer, expert);
+      const auto compare = [&](float actual, double expected) {
+        worst = std::max(
+            worst, std::fabs(double{actual} - expected) / std::max(std::fabs(expected), 1e-3));
+      };
+      for (int64_t i = 0; i < kIntermediate; ++i) {
+        for (int64_t h = 0; h < kHidden; ++h) {
+          compare(back.at(names.gate)[i * kHidden + h], bank.Weight(expert, 0, i, h));
+          compare(back.at(names.up)[i * kHidden + h], bank.Weight(expert, 1, i, h));
+          compare(back.at(names.down)[h * kIntermediate + i], bank.Weight(expert, 2, h, i));
+        }
+      }
+    }
+  }
+  // Rounding to float32, and nothing else.
+  EXPECT_LE(worst, 0x1p-24);
 }
 
 TEST_F(DequantizeTest, TrunkTypesLoseNoMoreThanTheirNumberFormatsAllow) {

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/container/container.h"
+#include "common/sync/mutex.h"
 #include "coordinator/convert/converter.h"
 #include "tests/coordinator/pool/pool_fixture.h"
 #include "tests/testing/expert_batch.h"
@@ -265,6 +266,41 @@ TEST_F(PoolBackendTest, ANodeThatComesBackUnderAnotherNameIsRefused) {
   }
   EXPECT_EQ(StatusOf(1).state, NodeState::kLost);
   EXPECT_EQ(StatusOf(1).name, "b");
+}
+
+TEST_F(PoolBackendTest, TheLogHasWhoIsLostRefusedAndThereAgain) {
+  Mutex mutex;
+  std::vector<std::string> lines;
+  options_.log = [&](absl::string_view line) {
+    MutexLock lock(&mutex);
+    lines.emplace_back(line);
+  };
+  const auto line = [&](size_t index) {
+    while (true) {
+      {
+        MutexLock lock(&mutex);
+        if (lines.size() > index) {
+          return lines[index];
+        }
+      }
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+  };
+  AddNode("a", {kWhole});
+  AddNode("b", {kWhole});
+  Connect();
+  const std::string b = "node b at " + nodes_[1]->address();
+  nodes_[1]->Kill();
+  EXPECT_THAT(line(0), HasSubstr(b + " is lost: "));
+  nodes_[1]->Start();
+  EXPECT_EQ(line(1), b + " is there again");
+  nodes_[1]->Kill();
+  EXPECT_THAT(line(2), HasSubstr(b + " is lost: "));
+  nodes_[1]->Rename("c");
+  nodes_[1]->Start();
+  EXPECT_THAT(line(3), AllOf(HasSubstr(b + " is refused: "), HasSubstr("c now")));
+  backend_.reset();
+  EXPECT_EQ(lines.size(), 4);  // that the pool closes is no news
 }
 
 TEST_F(PoolBackendTest, NothingGoesThroughAProxyOfTheEnvironment) {
@@ -565,7 +601,7 @@ TEST_F(PoolBackendTest, KeepsThePlanInForceWhereTheNextOneIsNotFitToServe) {
   PoolPlan next = PlanOf({{Units(0, 1), Units(2, 3)}, {Units(1, 2)}}, 4);
   nodes_[1]->Kill();
   EXPECT_THAT(backend_->ChangePlan(next, {}),
-              StatusIs(absl::StatusCode::kUnavailable,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("without an answer"), HasSubstr("b at"))));
   next.identity.clear();
   EXPECT_THAT(backend_->ChangePlan(next, {}), StatusIs(absl::StatusCode::kFailedPrecondition,

@@ -112,6 +112,17 @@ TEST_F(JoinServerTest, AnExpiredInvitationIsRefused) {
   EXPECT_THAT(Log(), HasSubstr("the invitation of attic has expired"));
 }
 
+TEST_F(JoinServerTest, WhoDidNotJoinInTimeIsNamed) {
+  const InviteCode joins = Invite("attic");
+  const InviteCode late = Invite("cellar", absl::Milliseconds(200));
+  SHOAL_ASSERT_OK(JoinPool(joins, absl::Now()).status());
+  EXPECT_THAT(server_->Wait({}), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                          ::testing::AllOf(HasSubstr("cellar did not join"),
+                                                           ::testing::Not(HasSubstr("attic")))));
+  SHOAL_ASSERT_OK_AND_ASSIGN(Invites again, Invites::Open(dir_ / "invites.json"));
+  EXPECT_THAT(again.Expired(absl::InfiniteFuture()), ::testing::IsEmpty());
+}
+
 TEST_F(JoinServerTest, WhoGuessesClosesIt) {
   const InviteCode good = Invite("attic");
   InviteCode wrong = good;
