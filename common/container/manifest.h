@@ -37,7 +37,7 @@ absl::StatusOr<TrunkType> TrunkTypeFromName(absl::string_view name);
 
 // What a container was made with.
 struct ConvertSettings {
-  ExpertCodec experts = ExpertCodec::kRvq3;
+  ExpertCodec experts = ExpertCodec::kTcq3;
   TrunkType trunk = TrunkType::kQ8;
   uint64_t seed = 0;
 };

@@ -35,9 +35,9 @@ class ConvertCommand final : public Command {
         "How everything but the experts is stored\n(default: q8, or q4 where that is large "
         "for this machine)");
     flags.Choice("--experts", {"rvq3", "tcq3", "f32"}, &experts_,
-                 "How experts are stored: 3 bits a weight, by residual\nvectors (default) or by a "
-                 "trellis, or lossless");
-    flags.Integer("--seed", &seed_, {0}, "Seed of the codebooks (default 0)");
+                 "How experts are stored: 3 bits a weight, by a trellis\n(default) or by residual "
+                 "vectors, or lossless");
+    flags.Integer("--seed", &seed_, {0}, "Seed of the rotations or codebooks (default 0)");
     flags.Integer("--jobs", &jobs_, {1, 1024},
                   "Threads (default: the CPUs this process may use);\nnever changes the result");
   }

@@ -16,7 +16,7 @@
 namespace shoal {
 
 struct ConvertOptions {
-  ExpertCodec experts = ExpertCodec::kRvq3;
+  ExpertCodec experts = ExpertCodec::kTcq3;
   // Absent: what an unfinished or finished conversion in the same place has, else RecommendedTrunk.
   std::optional<TrunkType> trunk;
   uint64_t seed = 0;

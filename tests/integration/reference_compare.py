@@ -6,7 +6,7 @@
     reference_compare.py dequantized SHOAL CONTAINER DATA_DIR
         the same bounds against the reference run on `shoal inspect --dequantize` of the container
     reference_compare.py random SHOAL all|VARIANT[,VARIANT...] SEED[,SEED...]
-        random checkpoints, lossless, and with seed 0 also with the default codec against the reference on `inspect --dequantize`; bounds
+        random checkpoints, lossless, and with seed 0 also in 3 bits against the reference on `inspect --dequantize`; bounds
         are the larger of those above and twice (hidden states of coded experts: three times) the error that float32 makes in the reference
 
 Every failure is printed with the numbers; the exit status is 1 if there was one.
@@ -25,6 +25,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "reference"))
 
 LOGIT_BOUND = 3.6e-6  # max |difference| / max |reference|, in exact arithmetic
 HIDDEN_BOUND = 1.1e-5
+CODECS = ("tcq3", "rvq3")
 
 failures = []
 
@@ -187,7 +188,7 @@ def mode_random(shoal, variants, seeds):
         for seed in map(int, seeds.split(",")):
             label = f"{variant} seed {seed}"
             with tempfile.TemporaryDirectory() as directory:
-                checkpoint, lossless, coded, weights = (os.path.join(directory, d) for d in ("checkpoint", "lossless", "coded", "weights"))
+                checkpoint, lossless = (os.path.join(directory, d) for d in ("checkpoint", "lossless"))
                 config = make_config(variant)
                 # Different seeds also take different storage: dtype, shards, order of tensors.
                 write_checkpoint(checkpoint, config, seed, shards=1 + seed % 3, dtype=("BF16", "F16", "F32")[seed % 3],
@@ -195,10 +196,11 @@ def mode_random(shoal, variants, seeds):
                 ids = np.random.default_rng(seed + 100).integers(0, config["vocab_size"], 70).tolist()
                 run(shoal, "convert", checkpoint, lossless, "--experts", "f32", "--trunk", "f32")
                 compare_with_reference(label, shoal, lossless, checkpoint, ids, os.path.join(directory, "f32"))
-                if seed == 0:
-                    run(shoal, "convert", checkpoint, coded)
+                for codec in CODECS if seed == 0 else ():
+                    coded, weights = (os.path.join(directory, f"{d}-{codec}") for d in ("container", "weights"))
+                    run(shoal, "convert", checkpoint, coded, "--experts", codec)
                     run(shoal, "inspect", coded, "--dequantize", weights)
-                    compare_with_reference(f"{label} rvq3", shoal, coded, weights, ids, os.path.join(directory, "rvq3"),
+                    compare_with_reference(f"{label} {codec}", shoal, coded, weights, ids, os.path.join(directory, codec),
                                            CODED_HIDDEN_FACTOR)
 
 
