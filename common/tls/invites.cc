@@ -70,6 +70,7 @@ absl::StatusOr<Invites> Invites::Open(std::string path) {
     invite.sha256 = digest.value_or(Sha256Digest{});
     invites.invites_.push_back(std::move(invite));
   }
+  invites.num_opened_ = invites.invites_.size();
   return invites;
 }
 
@@ -125,21 +126,22 @@ int Invites::NumOpen(absl::Time now) const {
 
 std::vector<std::string> Invites::Expired(absl::Time now) const {
   std::vector<std::string> names;
-  for (const Invite& invite : invites_) {
-    if (!invite.used && invite.expires <= now) {
-      names.push_back(invite.name);
+  for (size_t i = num_opened_; i < invites_.size(); ++i) {
+    if (!invites_[i].used && invites_[i].expires <= now) {
+      names.push_back(invites_[i].name);
     }
   }
   return names;
 }
 
-absl::Status Invites::CloseAll() {
-  bool changed = false;
-  for (Invite& invite : invites_) {
-    changed = changed || !invite.used;
-    invite.used = true;
+absl::Status Invites::CloseAll(absl::Time now) {
+  if (NumOpen(now) == 0) {
+    return absl::OkStatus();
   }
-  return changed ? Write() : absl::OkStatus();
+  for (Invite& invite : invites_) {
+    invite.expires = std::min(invite.expires, now);
+  }
+  return Write();
 }
 
 }  // namespace shoal

@@ -42,10 +42,10 @@ class Invites {
   absl::StatusOr<std::string> Use(absl::string_view secret, absl::Time now);
   // How many can still be used.
   int NumOpen(absl::Time now) const;
-  // The names of those that expired and nobody used, in the order of Add.
+  // The names of those that were added since Open, expired, and nobody used, in the order of Add.
   std::vector<std::string> Expired(absl::Time now) const;
-  // Closes all that nobody used.
-  absl::Status CloseAll();
+  // Has those that are open expire at `now`.
+  absl::Status CloseAll(absl::Time now);
 
  private:
   struct Invite {
@@ -59,6 +59,7 @@ class Invites {
 
   std::string path_;
   std::vector<Invite> invites_;
+  size_t num_opened_ = 0;  // of them, how many were there at Open
 };
 
 }  // namespace shoal

@@ -64,7 +64,7 @@ class ClusterInviteCommand final : public Command {
     SHOAL_ASSIGN_OR_RETURN(Invites invites,
                            Invites::Open(absl::StrCat(authority->path(), "/", kInvitesFile)));
     SHOAL_RETURN_IF_ERROR(CheckNames(*authority));
-    SHOAL_RETURN_IF_ERROR(invites.CloseAll());  // of a listener that was killed
+    SHOAL_RETURN_IF_ERROR(invites.CloseAll(absl::Now()));  // of a listener that was killed
     SHOAL_ASSIGN_OR_RETURN(const std::unique_ptr<JoinServer> server,
                            JoinServer::Start(*authority, invites, std::move(options)));
     SHOAL_ASSIGN_OR_RETURN(const std::string fingerprint,

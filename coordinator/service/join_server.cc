@@ -83,7 +83,7 @@ class JoinServer::Service final : public v1::Join::Service {
   }
   absl::Status Close() {
     MutexLock lock(&mutex_);
-    return invites_.CloseAll();
+    return invites_.CloseAll(options_.now());
   }
 
  private:

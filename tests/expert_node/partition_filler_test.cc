@@ -473,8 +473,8 @@ TEST_F(PartitionFillerTest, RefusesARequestThatBreaksARule) {
   EXPECT_THAT(
       refused([](v1::FillRequest& r) { r.mutable_terms()->mutable_container()->clear_identity(); }),
       StatusIs(kFailedPrecondition, HasSubstr("terms.container.identity is none")));
-  EXPECT_THAT(refused([](v1::FillRequest& r) { r.mutable_terms()->set_codec("tcq3"); }),
-              StatusIs(kFailedPrecondition, HasSubstr("terms.codec: expert codec \"tcq3\"")));
+  EXPECT_THAT(refused([](v1::FillRequest& r) { r.mutable_terms()->set_codec("tcq9"); }),
+              StatusIs(kFailedPrecondition, HasSubstr("terms.codec: expert codec \"tcq9\"")));
   EXPECT_THAT(refused([](v1::FillRequest& r) { r.mutable_terms()->set_kernel_revision(99); }),
               StatusIs(kFailedPrecondition, HasSubstr("kernel_revision differs")));
   EXPECT_THAT(refused([](v1::FillRequest& r) { r.clear_manifest_sha256(); }),

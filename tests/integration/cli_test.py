@@ -158,11 +158,11 @@ def interrupts(shoal, model, directory):
           "so does one that waits for a message", f"{result.status} {result.text} {result.error}")
 
     target = os.path.join(directory, "converted")
-    result = shoal.interrupted(["convert", CHECKPOINT, target, "--json"], lambda _: os.path.exists(target + ".partial"))
+    result = shoal.interrupted(["convert", CHECKPOINT, target, "--experts", "rvq3", "--json"], lambda _: os.path.exists(target + ".partial"))
     check(result.status == 130 and target + ".partial" in result.error, "Ctrl-C of convert says where to go on",
           f"{result.status} {result.error}")
     check(not os.path.exists(target), "and no container appears")
-    check(shoal.ok("convert", CHECKPOINT, target, "--json").json["identity"] == shoal.ok("inspect", model, "--json").json["identity"],
+    check(shoal.ok("convert", CHECKPOINT, target, "--experts", "rvq3", "--json").json["identity"] == shoal.ok("inspect", model, "--json").json["identity"],
           "the same command goes on to the container that an undisturbed run makes")
 
     weights = os.path.join(directory, "weights")

@@ -101,7 +101,8 @@ class Tls:
     def reused(self, fingerprint, used):
         short = self.invite("late", "--expires", "1s")
         expired = short.said["invites"][0]["code"].split("/")[3]
-        check(short.process.wait(60) == 0, "the listener ends when the time is over")
+        check(short.process.wait(60) == 1 and short.logs("late did not join"), "the listener ends when the time is over and names who did not join",
+              short.log)
         invite = self.invite("c")
         for secret, reason in ((used, "the invitation of a was used"), (expired, "the invitation of late has expired"),
                                ("A" * 22, "no invitation has this secret")):

@@ -150,9 +150,13 @@ TEST_F(ConvertTest, TrellisCodesDependOnTheSeedAndNotOnTheJobs) {
 
 TEST_F(ConvertTest, SeedChangesTheCodebooksAndTheIdentity) {
   ConvertOptions options = Options();
+  options.experts = ExpertCodec::kRvq3;
+  SHOAL_ASSERT_OK_AND_ASSIGN(const ConvertReport first,
+                             Convert(Source(), dir_ / "first", options, nullptr, {}));
   options.seed = 1;
-  SHOAL_ASSERT_OK(Run(options));
-  EXPECT_THAT(DifferentFiles(Reference(), ReadTree(Target())),
+  SHOAL_ASSERT_OK_AND_ASSIGN(const ConvertReport other, Run(options));
+  EXPECT_NE(other.identity, first.identity);
+  EXPECT_THAT(DifferentFiles(ReadTree(dir_ / "first"), ReadTree(Target())),
               AllOf(::testing::Contains("codebooks.bin"), Not(::testing::Contains("trunk.bin"))));
 }
 
@@ -383,7 +387,7 @@ TEST_F(ConvertTest, RefusesAPartialConversionWithOtherSettingsByName) {
   options.seed = 7;
   EXPECT_THAT(Run(options),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("out.partial"), HasSubstr("--experts rvq3 (now f32)"),
+                       AllOf(HasSubstr("out.partial"), HasSubstr("--experts tcq3 (now f32)"),
                              HasSubstr("--trunk q8 (now q4)"), HasSubstr("--seed 0 (now 7)"))));
 }
 

@@ -119,6 +119,7 @@ TEST_F(JoinServerTest, WhoDidNotJoinInTimeIsNamed) {
   EXPECT_THAT(server_->Wait({}), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                           ::testing::AllOf(HasSubstr("cellar did not join"),
                                                            ::testing::Not(HasSubstr("attic")))));
+  // Those of another time are no news to the next listener.
   SHOAL_ASSERT_OK_AND_ASSIGN(Invites again, Invites::Open(dir_ / "invites.json"));
   EXPECT_THAT(again.Expired(absl::InfiniteFuture()), ::testing::IsEmpty());
 }
