@@ -46,7 +46,7 @@ struct F32Unit {
 // An activation row made ready for the gate and up matrices of every expert of one layer: the
 // lookup tables of both books (RvqKernels), good for the kernels that built them.
 struct RvqPreparedRow {
-  double scale = 0;           // of the quantized activations; 0 or NaN as QuantizeActivations says
+  double scale = 0;  // of the quantized activations; 0 or NaN as QuantizeActivations says
   const int32_t* gate_table = nullptr;  // [ceil(hidden_size / 8) * 256]
   const int32_t* up_table = nullptr;
 };

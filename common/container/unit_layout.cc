@@ -97,8 +97,7 @@ absl::StatusOr<UnitLayout> UnitLayout::Make(ExpertCodec codec, int64_t hidden_si
     down_bytes = static_cast<uint64_t>(layout.unit_positions) * kRvqPlanes * hidden;
   }
   if (codec == ExpertCodec::kTcq3) {
-    gate_up_bytes =
-        static_cast<uint64_t>(TcqShapeOf(2 * layout.unit_width, hidden_size).bytes());
+    gate_up_bytes = static_cast<uint64_t>(TcqShapeOf(2 * layout.unit_width, hidden_size).bytes());
     down_bytes = static_cast<uint64_t>(TcqShapeOf(hidden_size, layout.unit_width).bytes());
   }
   layout.gate_up_offset = AlignUp(layout.scales_offset + scales_bytes, kSectionAlignment);
