@@ -41,6 +41,7 @@ class SynthCommand final : public Command {
         "Experts in each layer (default: the family's);\na layer of all 896 of K3 is 11 GB");
     flags.Integer("--vocab", &vocab_, {512, 1 << 20},
                   "Tokens (default: the family's); fewer make embedding\nand head smaller");
+    flags.Choice("--codec", {"tcq3", "rvq3"}, &codec_, "How experts are stored (default: tcq3)");
     flags.Integer("--seed", &seed_, {0}, "Another seed gives other weights (default 0)");
     flags.Integer("--jobs", &jobs_, {1, 1024},
                   "Threads (default: the CPUs this process may use);\nnever changes the result");
@@ -80,6 +81,9 @@ class SynthCommand final : public Command {
                       [&console](absl::string_view text) { console.NoteRaw(text); });
     SynthOptions options;
     options.shape = {*like_, layers_, experts_, vocab_};
+    if (codec_) {
+      SHOAL_ASSIGN_OR_RETURN(options.experts, ExpertCodecFromName(*codec_));
+    }
     options.seed = static_cast<uint64_t>(seed_);
     options.num_jobs = static_cast<int>(jobs_.value_or(0));
     return Synthesize(
@@ -121,6 +125,7 @@ class SynthCommand final : public Command {
 
   std::string directory_;
   std::optional<std::string> like_;
+  std::optional<std::string> codec_;
   std::optional<int64_t> layers_;
   std::optional<int64_t> experts_;
   std::optional<int64_t> vocab_;

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 using ProgressFunction = std::function<void(const SynthProgress&)>;
 
 constexpr StagingNames kStaging = {"synth.begun", "container", "a synthesis"};
-constexpr ConvertSettings kSettings = {ExpertCodec::kRvq3, TrunkType::kQ8, 0};
+constexpr TrunkType kTrunk = TrunkType::kQ8;
 
 // Records in memory at a time.
 constexpr uint64_t kBatchBytes = uint64_t{64} << 20;
@@ -41,7 +41,13 @@ std::string SourceText() {
   return absl::StrCat("random weights, revision ", kSyntheticRevision, "\n");
 }
 
-std::string CodebookBytes(const std::vector<LayerCodebooks>& books) {
+std::string CodebookBytes(uint64_t seed, const ModelConfig& config) {
+  const SyntheticWeights weights(seed);
+  std::vector<LayerCodebooks> books;
+  books.reserve(static_cast<size_t>(config.num_moe_layers()));
+  for (const int64_t layer : config.moe_layers()) {
+    books.push_back(weights.Codebooks(layer));
+  }
   return std::string(reinterpret_cast<const char*>(books.data()),
                      books.size() * sizeof(LayerCodebooks));
 }
@@ -50,7 +56,7 @@ std::string CodebookBytes(const std::vector<LayerCodebooks>& books) {
 struct Draft {
   SyntheticModel model;
   std::vector<TrunkTensor> tensors;
-  std::string codebooks;
+  std::string codebooks;  // empty where the codec has none
   Manifest manifest;
 
   const std::string& config_json() const { return model.files.front().content; }
@@ -60,31 +66,28 @@ absl::StatusOr<Draft> MakeDraft(const SynthOptions& options) {
   if (options.seed > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
     return absl::InvalidArgumentError(absl::StrCat("seed ", options.seed, " is beyond 2^63 - 1"));
   }
+  if (options.experts == ExpertCodec::kF32) {
+    return absl::InvalidArgumentError("random experts are of tcq3 or rvq3");
+  }
   Draft draft;
   SHOAL_ASSIGN_OR_RETURN(draft.model, MakeSyntheticModel(options.shape));
   draft.tensors = TrunkTensors(draft.model.config);
-  const SyntheticWeights weights(options.seed);
-  std::vector<LayerCodebooks> books;
-  books.reserve(static_cast<size_t>(draft.model.config.num_moe_layers()));
-  for (const int64_t layer : draft.model.config.moe_layers()) {
-    books.push_back(weights.Codebooks(layer));
-  }
-  draft.codebooks = CodebookBytes(books);
-
   Manifest& manifest = draft.manifest;
-  manifest.settings = kSettings;
-  manifest.settings.seed = options.seed;
+  manifest.settings = {options.experts, kTrunk, options.seed};
   manifest.config = draft.model.config;
   SHOAL_ASSIGN_OR_RETURN(manifest.unit_layout,
-                         UnitLayout::Make(kSettings.experts, manifest.config.hidden_size,
+                         UnitLayout::Make(options.experts, manifest.config.hidden_size,
                                           manifest.config.moe.moe_intermediate_size));
   manifest.source_fingerprint = absl::StrCat("random weights like ", options.shape.like);
   manifest.source_tensors_sha256 = ToHex(Sha256::Of(SourceText()));
-  manifest.codebooks_sha256 = ToHex(Sha256::Of(draft.codebooks));
+  if (HasCodebooks(options.experts)) {
+    draft.codebooks = CodebookBytes(options.seed, manifest.config);
+    manifest.codebooks_sha256 = ToHex(Sha256::Of(draft.codebooks));
+  }
   uint64_t offset_bytes = 0;
   manifest.trunk.reserve(draft.tensors.size());
   for (const TrunkTensor& tensor : draft.tensors) {
-    const TrunkType stored = StoredTrunkType(tensor.role, kSettings.trunk, /*source_is_bf16=*/true);
+    const TrunkType stored = StoredTrunkType(tensor.role, kTrunk, /*source_is_bf16=*/true);
     manifest.trunk.push_back(LayOutTrunkEntry(tensor.name, stored, tensor.shape, offset_bytes));
     offset_bytes = manifest.trunk.back().offset_bytes + manifest.trunk.back().size_bytes;
   }
@@ -243,7 +246,9 @@ class Synthesis {
     SHOAL_RETURN_IF_ERROR(Advance("small files", 0));
     std::vector<CopiedFile> files = draft_.model.files;
     files.push_back({std::string(kSourceTensorsFile), SourceText()});
-    files.push_back({std::string(kCodebooksFile), draft_.codebooks});
+    if (!draft_.codebooks.empty()) {
+      files.push_back({std::string(kCodebooksFile), draft_.codebooks});
+    }
     manifest_.files.reserve(manifest_.files.size() + files.size());
     for (const CopiedFile& file : files) {
       SHOAL_ASSIGN_OR_RETURN(FileEntry entry, WriteSmall(file.name, file.content));

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/container/unit_layout.h"
 #include "common/io/file.h"
 #include "coordinator/synth/synthetic_model.h"
 
@@ -15,7 +16,8 @@ namespace shoal {
 
 struct SynthOptions {
   SyntheticShape shape;
-  uint64_t seed = 0;  // to 2^63 - 1
+  ExpertCodec experts = ExpertCodec::kTcq3;  // or kRvq3
+  uint64_t seed = 0;                         // to 2^63 - 1
   // Threads; 0: the CPUs this process may use. Never changes a byte of the output.
   int num_jobs = 0;
   // Bytes that the file system of a directory has free.
@@ -34,15 +36,15 @@ struct SynthReport {
   bool already_there = false;    // the directory held this very container; nothing was written
 };
 
-// Writes `directory`: a container like any other, by the converter's own writers (rvq3 experts, q8
-// trunk), whose weights are random. The bytes depend on shape and seed alone. All work happens in
+// Writes `directory`: a container like any other, by the converter's own writers (q8 trunk), whose
+// weights are random. The bytes depend on shape, codec and seed alone. All work happens in
 // `directory`.partial, from which the container is renamed at the end; nothing is kept there when
 // the work stops, and what a killed run left there is removed by the next, which begins again.
 //
 // `on_progress` (may be empty) is called from the calling thread, before each step and at least
 // once for every few experts. `stop` is looked at in the same places. Memory: some 64 MiB of
 // records, at least one.
-//   INVALID_ARGUMENT     the shape, the seed, or a directory without a name
+//   INVALID_ARGUMENT     the shape, the codec, the seed, or a directory without a name
 //   ALREADY_EXISTS       `directory` holds something else
 //   FAILED_PRECONDITION  `directory`.partial is not a synthesis, or another process is at work in it
 //   RESOURCE_EXHAUSTED   not enough disk: checked before the start, and when a write fails

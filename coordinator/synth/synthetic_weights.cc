@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "kernels/math.h"
 #include "kernels/split_mix.h"
+#include "kernels/tcq.h"
 
 namespace shoal {
 namespace {
@@ -36,8 +37,23 @@ float Uniform(SplitMix64Stream& random, float low, float high) {
 // one before, as in trained books. The largest sum is 180.
 constexpr std::array<int, kRvqStages> kStageRanges = {96, 48, 24, 12};
 
-// Standard deviation of a weight of scale 1: integers from -a to a have the variance a (a + 1) / 3.
-double WeightDeviation() {
+// Variance of 16 entries of which each is as likely.
+double VarianceOf(const uint8_t (&entries)[16]) {
+  double sum = 0;
+  double squares = 0;
+  for (const double entry : entries) {
+    sum += entry;
+    squares += entry * entry;
+  }
+  return squares / 16 - sum / 16 * (sum / 16);
+}
+
+// Standard deviation of a weight of scale 1 and random codes. rvq3: integers from -a to a have the
+// variance a (a + 1) / 3. tcq3: both halves of a window are any four bits.
+double WeightDeviation(ExpertCodec codec) {
+  if (codec == ExpertCodec::kTcq3) {
+    return std::sqrt(VarianceOf(kTcqLow) + VarianceOf(kTcqHigh));
+  }
   double variance = 0;
   for (const int range : kStageRanges) {
     variance += range * (range + 1) / 3.0;
@@ -67,8 +83,9 @@ void FillRandom(SplitMix64Stream& random, std::span<std::byte> bytes) {
 }
 
 // Row scales around the one by which a sum over `fan_in` weights keeps the size of what it sums.
-void FillScales(SplitMix64Stream& random, int64_t fan_in, std::span<std::byte> scales) {
-  const double mean = 1 / (std::sqrt(static_cast<double>(fan_in)) * WeightDeviation());
+void FillScales(SplitMix64Stream& random, ExpertCodec codec, int64_t fan_in,
+                std::span<std::byte> scales) {
+  const double mean = 1 / (std::sqrt(static_cast<double>(fan_in)) * WeightDeviation(codec));
   for (size_t at = 0; at < scales.size(); at += sizeof(uint16_t)) {
     const uint16_t scale = FloatToHalf(static_cast<float>(mean) * Uniform(random, 0.5F, 1.5F));
     std::memcpy(scales.data() + at, &scale, sizeof(scale));
@@ -157,8 +174,9 @@ void SyntheticWeights::WriteUnit(const UnitLayout& layout, ExpertKey key, int64_
   const auto width = static_cast<uint64_t>(layout.unit_width);
   const auto hidden = static_cast<uint64_t>(layout.hidden_size);
   const uint64_t into_bytes = 2 * width * sizeof(uint16_t);  // of gate and up
-  FillScales(random, layout.hidden_size, unit.subspan(layout.scales_offset, into_bytes));
-  FillScales(random, layout.intermediate_size,
+  FillScales(random, layout.codec, layout.hidden_size,
+             unit.subspan(layout.scales_offset, into_bytes));
+  FillScales(random, layout.codec, layout.intermediate_size,
              unit.subspan(layout.scales_offset + into_bytes, hidden * sizeof(uint16_t)));
   const uint64_t down_bytes = static_cast<uint64_t>(layout.unit_positions) * kRvqPlanes * hidden;
   FillRandom(random, unit.subspan(layout.gate_up_offset,

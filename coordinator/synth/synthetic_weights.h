@@ -24,11 +24,12 @@ class SyntheticWeights {
  public:
   explicit SyntheticWeights(uint64_t seed) : seed_(seed) {}
 
+  // Of rvq3.
   LayerCodebooks Codebooks(int64_t layer) const;
 
   // Writes one unit, sealed, into `unit` (layout.unit_bytes, zeroed): random codes, and row scales
-  // by which gate, up and down neither grow nor shrink what goes through them. The codec is rvq3,
-  // and units have no padding: the widths of all families are multiples of the unit's.
+  // by which gate, up and down neither grow nor shrink what goes through them. The codec is rvq3
+  // or tcq3, and units have no padding: the widths of all families are multiples of the unit's.
   void WriteUnit(const UnitLayout& layout, ExpertKey key, int64_t unit_index,
                  std::span<std::byte> unit) const;
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -58,9 +59,15 @@ TEST(SynthesizeTest, EveryByteVerifies) {
 
 // Many layers: what grew from layer to layer would leave the fixed point range, and an expert whose
 // terms do is an error.
-TEST(SynthesizeTest, ADeepModelRunsAndItsLogitsKeepTheirSize) {
+class SynthesizeCodecTest : public ::testing::TestWithParam<ExpertCodec> {};
+INSTANTIATE_TEST_SUITE_P(Codecs, SynthesizeCodecTest,
+                         ::testing::Values(ExpertCodec::kTcq3, ExpertCodec::kRvq3),
+                         [](const auto& info) { return std::string(ExpertCodecName(info.param)); });
+
+TEST_P(SynthesizeCodecTest, ADeepModelRunsAndItsLogitsKeepTheirSize) {
   const TempDir dir;
   SynthOptions options = Small();
+  options.experts = GetParam();
   options.shape.num_layers = 40;
   SHOAL_ASSERT_OK(Synthesize(dir / "out", options, nullptr, {}).status());
   SHOAL_ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(dir / "out", {.context_tokens = 64}));
@@ -83,14 +90,20 @@ TEST(SynthesizeTest, TheSameSeedGivesTheSameBytesOnAnyNumberOfThreads) {
   EXPECT_THAT(DifferentFiles(ReadTree(dir / "a"), ReadTree(dir / "b")), IsEmpty());
 }
 
-TEST(SynthesizeTest, AnotherSeedGivesOtherWeights) {
+TEST_P(SynthesizeCodecTest, AnotherSeedGivesOtherWeights) {
   const TempDir dir;
-  SHOAL_ASSERT_OK_AND_ASSIGN(const SynthReport a, Synthesize(dir / "a", Small(7), nullptr, {}));
-  SHOAL_ASSERT_OK_AND_ASSIGN(const SynthReport b, Synthesize(dir / "b", Small(8), nullptr, {}));
+  SynthOptions options = Small(7);
+  options.experts = GetParam();
+  SHOAL_ASSERT_OK_AND_ASSIGN(const SynthReport a, Synthesize(dir / "a", options, nullptr, {}));
+  options.seed = 8;
+  SHOAL_ASSERT_OK_AND_ASSIGN(const SynthReport b, Synthesize(dir / "b", options, nullptr, {}));
   EXPECT_NE(a.identity, b.identity);
-  EXPECT_THAT(DifferentFiles(ReadTree(dir / "a"), ReadTree(dir / "b")),
-              IsSupersetOf({"trunk.bin", "codebooks.bin", "experts/layer-00001.bank",
-                            "experts/layer-00002.bank", "manifest.json"}));
+  const std::vector<std::string> different =
+      DifferentFiles(ReadTree(dir / "a"), ReadTree(dir / "b"));
+  EXPECT_THAT(different, IsSupersetOf({"trunk.bin", "experts/layer-00001.bank",
+                                       "experts/layer-00002.bank", "manifest.json"}));
+  EXPECT_EQ(std::count(different.begin(), different.end(), "codebooks.bin"),
+            GetParam() == ExpertCodec::kRvq3 ? 1 : 0);
 }
 
 TEST(SynthesizeTest, NoTwoExpertsAreTheSame) {
