@@ -114,18 +114,24 @@ bool ApplyCodedUnit(const Arithmetic& arithmetic, const CodedUnit& unit, const P
 
 // The activations of a bundle, in order of columns, as the words of TcqKernels.
 void PackBundle(const int32_t* q, int64_t groups, int32_t* words) {
-  for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
-    uint32_t planes[kActivationPlanes] = {};
-    for (int64_t group = 0; group < groups; ++group) {
-      int32_t rest = q[group * kTcqGroupColumns + t];
-      for (uint32_t& plane : planes) {
-        const int32_t digit = ((rest + 64) & 127) - 64;
-        plane |= static_cast<uint32_t>(digit & 255) << (8 * group);
-        rest = (rest - digit) >> 7;
-      }
-    }
-    for (int plane = 0; plane < kActivationPlanes; ++plane) {
-      words[plane * kTcqGroupColumns + t] = static_cast<int32_t>(planes[plane]);
+  constexpr int64_t kMostColumns = 4 * kTcqGroupColumns;
+  const int64_t columns = groups * kTcqGroupColumns;
+  uint8_t digits[kActivationPlanes][kMostColumns] = {};  // to the base of 128, from -64 to 63
+  for (int64_t i = 0; i < columns; ++i) {
+    const int32_t low = ((q[i] + 64) & 127) - 64;
+    const int32_t rest = (q[i] - low) >> 7;
+    const int32_t middle = ((rest + 64) & 127) - 64;
+    digits[0][i] = static_cast<uint8_t>(low);
+    digits[1][i] = static_cast<uint8_t>(middle);
+    digits[2][i] = static_cast<uint8_t>((rest - middle) >> 7);
+  }
+  for (int plane = 0; plane < kActivationPlanes; ++plane) {
+    for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
+      const uint8_t* bytes = digits[plane] + t;
+      words[plane * kTcqGroupColumns + t] =
+          static_cast<int32_t>(uint32_t{bytes[0]} | uint32_t{bytes[kTcqGroupColumns]} << 8 |
+                               uint32_t{bytes[2 * kTcqGroupColumns]} << 16 |
+                               uint32_t{bytes[3 * kTcqGroupColumns]} << 24);
     }
   }
 }
