@@ -105,11 +105,12 @@ bool ApplyCodedUnit(const Arithmetic& arithmetic, const CodedUnit& unit, const P
     scratch.activated[i] = Activate(gate, up);
   }
   const double factor = weight * arithmetic.Down(unit, scratch);
-  for (int64_t j = 0; j < unit.hidden_size; ++j) {
-    scratch.terms[j] =
-        static_cast<double>(scratch.sums[j]) * (factor * HalfToFloat(unit.down_scales[j]));
+  const std::span<double> terms(scratch.terms, static_cast<size_t>(unit.hidden_size));
+  IntegersToDoubles({scratch.sums, terms.size()}, terms);
+  for (size_t j = 0; j < terms.size(); ++j) {
+    terms[j] *= factor * HalfToFloat(unit.down_scales[j]);
   }
-  return AddFixedPoint({scratch.terms, static_cast<size_t>(unit.hidden_size)}, out);
+  return AddFixedPoint(terms, out);
 }
 
 // The activations of a bundle, in order of columns, as the words of TcqKernels.

@@ -1,8 +1,23 @@
 #include "kernels/fixed_point.h"
 
+#include <bit>
 #include <cmath>
 
 namespace shoal {
+
+void IntegersToDoubles(std::span<const int64_t> values, std::span<double> out) {
+  constexpr uint64_t kTwo52 = 0x4330000000000000U;       // the bits of 2^52
+  constexpr uint64_t kTwo84And63 = 0x4530000080000000U;  // of 2^84 + 2^63
+  constexpr double kExcess = 0x1p84 + 0x1p63 + 0x1p52;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto bits = static_cast<uint64_t>(values[i]);
+    // The upper half is in the place where one stands for 2^32, its sign turned round, and the lower where it
+    // stands for itself. All is exact but the last sum.
+    const auto upper = std::bit_cast<double>((bits >> 32) ^ kTwo84And63) - kExcess;
+    const auto lower = std::bit_cast<double>((bits & 0xFFFFFFFFU) | kTwo52);
+    out[i] = upper + lower;
+  }
+}
 
 bool AddFixedPoint(std::span<const double> terms, std::span<int64_t> out) {
   bool in_range = true;

@@ -13,6 +13,10 @@ inline constexpr double kFixedPointScale = 68719476736.0;  // 2^36
 // 2^17; a larger term could overflow a sum of many.
 inline constexpr double kFixedPointTermLimit = 131072.0;
 
+// out[i] = static_cast<double>(values[i]), rounded once, of the same length. In operations that every vector unit
+// has, which few have for 64 bits.
+void IntegersToDoubles(std::span<const int64_t> values, std::span<double> out);
+
 // out[i] += round_to_even(terms[i] * 2^36). Returns false, and leaves `out` unspecified, where a
 // term is NaN or its magnitude exceeds 2^17.
 bool AddFixedPoint(std::span<const double> terms, std::span<int64_t> out);

@@ -116,5 +116,49 @@ TEST(FixedPointTest, ComesBackAsTheNearestFloat) {
   EXPECT_EQ(FromFixedPoint(std::numeric_limits<int64_t>::max()), 0x1p27F);
 }
 
+// Against the conversion of the language, where rounding is needed and where it is not.
+TEST(IntegersToDoublesTest, RoundsAsTheConversionDoes) {
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  std::vector<int64_t> values = {0, 1, -1, kMin, kMin + 1, kMax, kMax - 1};
+  for (int bit = 0; bit < 63; ++bit) {
+    for (const int64_t near : {-3, -1, 0, 1, 2, 3}) {
+      values.push_back((int64_t{1} << bit) + near);
+      values.push_back(-(int64_t{1} << bit) + near);
+    }
+  }
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 10000; ++i) {
+    values.push_back(static_cast<int64_t>(random()) >> (i % 64));
+  }
+  std::vector<double> out(values.size());
+  IntegersToDoubles(values, out);
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(out[i], static_cast<double>(values[i])) << values[i];
+  }
+}
+
+TEST(FixedPointTest, TermsOfEverySizeAreRoundedOnceToEven) {
+  std::mt19937_64 random(2);
+  std::vector<double> terms = {131072.0,
+                               -131072.0,
+                               0x1p-37,
+                               0x3p-37,
+                               -0x1p-37,
+                               -0x3p-37,
+                               0.0,
+                               0x1.fffffffffffffp16,
+                               -0x1.fffffffffffffp16};
+  for (int i = 0; i < 10000; ++i) {
+    const double fraction = static_cast<double>(static_cast<int64_t>(random())) * 0x1p-63;
+    terms.push_back(std::ldexp(fraction, 17 - i % 64));
+  }
+  std::vector<int64_t> out(terms.size(), -7);
+  ASSERT_TRUE(AddFixedPoint(terms, out));
+  for (size_t i = 0; i < terms.size(); ++i) {
+    ASSERT_EQ(out[i], -7 + std::llrint(std::ldexp(terms[i], 36))) << terms[i];
+  }
+}
+
 }  // namespace
 }  // namespace shoal
