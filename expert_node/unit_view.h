@@ -12,8 +12,7 @@
 namespace shoal {
 
 // Views of one unit of a record of that layout, whose codec is the function's; a coded unit is one of rvq3 or
-// tcq3. `unit` is
-// layout.unit_bytes, aligned to 64, and outlives the view.
+// tcq3. `unit` is layout.unit_bytes, aligned to 64, and outlives the view.
 inline CodedUnit ViewCodedUnit(const UnitLayout& layout, std::span<const std::byte> unit) {
   const auto* scales = reinterpret_cast<const uint16_t*>(unit.data() + layout.scales_offset);
   CodedUnit view;

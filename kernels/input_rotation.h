@@ -19,7 +19,8 @@ class InputRotation {
   InputRotation(int64_t columns, uint64_t seed);
 
   int64_t block() const { return block_; }
-  // H D x, without the factor 1 / sqrt(block); x and out [columns]. In double, so nothing is lost.
+  // H D x, without the factor 1 / sqrt(block); x and out [columns]. In double, in which
+  // floats of similar size lose nothing.
   void Rotate(std::span<const float> x, std::span<double> out) const;
   // What makes Rotate keep lengths: 1 / sqrt(block).
   double normalization() const { return normalization_; }

@@ -39,7 +39,7 @@ inline constexpr uint8_t kTcqStart = 8 * 27;
 // What a standard deviation of the weights is in units of the table, where the table fits best.
 inline constexpr double kTcqDeviation = 1 / 0.05018;
 
-// From -64 to 63.
+// From -63 to 60.
 inline int32_t TcqValue(uint32_t window) {
   return int32_t{kTcqLow[window & 15]} + int32_t{kTcqHigh[window >> 4]} - kTcqCenter;
 }
@@ -60,6 +60,7 @@ struct TcqShape {
   }
 };
 
+// REQUIRES: rows and columns are at least 1.
 inline TcqShape TcqShapeOf(int64_t rows, int64_t columns) {
   const int64_t groups = (columns + kTcqGroupColumns - 1) / kTcqGroupColumns;
   TcqShape shape;

@@ -9,7 +9,7 @@
 
 namespace shoal {
 
-// Encodes weights [shape.rows, columns], rotated already, into codes (shape.bytes()). scales [rows] are
+// Encodes finite weights [shape.rows, columns], rotated already, into codes (shape.bytes()). scales [rows] are
 // float16: those of least squared error for the codes, 0 for a row of zeros or one whose scale underflows,
 // infinity for one that float16 cannot hold, which the caller refuses. Every CPU gives the same bytes.
 void EncodeTcq(const TcqShape& shape, std::span<const float> weights, int64_t columns,

@@ -16,6 +16,7 @@ inline constexpr int kActivationPlanes = 3;
 // bundle's groups.
 inline constexpr int64_t kTcqBundleWords = kActivationPlanes * kTcqGroupColumns;
 
+// Thread-safe: functions of their arguments.
 struct TcqKernels {
   // sums[r] += sum over columns of (value + kTcqCenter) * q, for r < shape.rows. `codes` has
   // shape.bytes() and no alignment; `words` has kTcqBundleWords for every bundle.

@@ -64,7 +64,7 @@ template <int kGroups>
   return bits;
 }
 
-// table[w & 15] + table[w >> 4] of the windows of the eight columns. The lower half of the window of column t
+// low[w & 15] + high[w >> 4] of the windows of the eight columns. The lower half of the window of column t
 // are bits 3 t - 5 to 3 t - 2 of the row, the upper half bits 3 t - 1 to 3 t + 2.
 template <int kColumn>
 [[gnu::always_inline]] inline __m512i Values(const Bits& bits, const HalfTables& tables) {

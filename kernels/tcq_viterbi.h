@@ -14,7 +14,8 @@ inline constexpr int64_t kTcqChains = 16;  // searched side by side
 inline constexpr int32_t kTcqInputScale = 16;
 inline constexpr int32_t kTcqInputLimit = 4 * kTcqInputScale * 64;
 
-// One search at a time: it keeps its buffers (1 MiB) between calls.
+// One search at a time: it keeps its buffers (0.6 MiB) between calls. Not
+// thread-safe.
 class TcqViterbi {
  public:
   TcqViterbi();

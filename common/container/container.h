@@ -40,7 +40,7 @@ class Container {
   const std::string& manifest_sha256() const { return manifest_sha256_; }
   std::string PathOf(absl::string_view file) const;
 
-  // The codebooks of all MoE layers in order; empty for f32. DATA_LOSS where they differ from their
+  // The codebooks of all MoE layers in order; empty where the codec has none. DATA_LOSS where they differ from their
   // digest; and the errors of opening and reading.
   absl::StatusOr<std::vector<LayerCodebooks>> ReadCodebooks() const;
 

@@ -85,7 +85,7 @@ struct Manifest {
   UnitLayout unit_layout;  // valid where the model has MoE layers
   std::string source_fingerprint;
   std::string source_tensors_sha256;
-  std::string codebooks_sha256;  // empty for f32
+  std::string codebooks_sha256;  // empty where the codec has none
   std::vector<FileEntry> files;  // all but manifest.json and SHA256SUMS
   std::vector<TrunkEntry> trunk;
   std::vector<BankEntry> banks;  // by increasing layer

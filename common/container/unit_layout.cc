@@ -89,16 +89,23 @@ absl::StatusOr<UnitLayout> UnitLayout::Make(ExpertCodec codec, int64_t hidden_si
   const auto width = static_cast<uint64_t>(layout.unit_width);
   layout.scales_offset = kUnitHeaderBytes;
   uint64_t scales_bytes = 0;
-  uint64_t gate_up_bytes = 2 * width * hidden * sizeof(float);
-  uint64_t down_bytes = hidden * width * sizeof(float);
-  if (codec != ExpertCodec::kF32) {
-    scales_bytes = (2 * width + hidden) * sizeof(uint16_t);
-    gate_up_bytes = static_cast<uint64_t>(layout.input_positions) * 2 * kRvqPlanes * width;
-    down_bytes = static_cast<uint64_t>(layout.unit_positions) * kRvqPlanes * hidden;
-  }
-  if (codec == ExpertCodec::kTcq3) {
-    gate_up_bytes = static_cast<uint64_t>(TcqShapeOf(2 * layout.unit_width, hidden_size).bytes());
-    down_bytes = static_cast<uint64_t>(TcqShapeOf(hidden_size, layout.unit_width).bytes());
+  uint64_t gate_up_bytes = 0;
+  uint64_t down_bytes = 0;
+  switch (codec) {
+    case ExpertCodec::kRvq3:
+      scales_bytes = (2 * width + hidden) * sizeof(uint16_t);
+      gate_up_bytes = static_cast<uint64_t>(layout.input_positions) * 2 * kRvqPlanes * width;
+      down_bytes = static_cast<uint64_t>(layout.unit_positions) * kRvqPlanes * hidden;
+      break;
+    case ExpertCodec::kTcq3:
+      scales_bytes = (2 * width + hidden) * sizeof(uint16_t);
+      gate_up_bytes = static_cast<uint64_t>(TcqShapeOf(2 * layout.unit_width, hidden_size).bytes());
+      down_bytes = static_cast<uint64_t>(TcqShapeOf(hidden_size, layout.unit_width).bytes());
+      break;
+    case ExpertCodec::kF32:
+      gate_up_bytes = 2 * width * hidden * sizeof(float);
+      down_bytes = hidden * width * sizeof(float);
+      break;
   }
   layout.gate_up_offset = AlignUp(layout.scales_offset + scales_bytes, kSectionAlignment);
   layout.down_offset = layout.gate_up_offset + gate_up_bytes;

@@ -139,7 +139,9 @@ absl::Status Invites::CloseAll(absl::Time now) {
     return absl::OkStatus();
   }
   for (Invite& invite : invites_) {
-    invite.expires = std::min(invite.expires, now);
+    if (!invite.used) {
+      invite.expires = std::min(invite.expires, now);
+    }
   }
   return Write();
 }

@@ -72,7 +72,7 @@ class ClusterInviteCommand final : public Command {
     std::vector<Invited> invited;
     invited.reserve(wanted_.size());
     for (const std::string& name : wanted_) {
-      SHOAL_ASSIGN_OR_RETURN(std::string secret, invites.Add(name, absl::Now() + open_for));
+      SHOAL_ASSIGN_OR_RETURN(std::string secret, server->Invite(name, absl::Now() + open_for));
       invited.push_back(
           {name,
            InviteCode{server->address().ToString(), fingerprint, std::move(secret)}.ToString()});

@@ -1,6 +1,7 @@
 #include "coordinator/cli/pool_flags.h"
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -11,10 +12,17 @@
 #include "common/net/address.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
+#include "common/sync/clock.h"
 #include "coordinator/cli/console.h"
 #include "coordinator/cli/exit_code.h"
+#include "expert_node/service/refusal_log.h"
 
 namespace shoal {
+namespace {
+
+constexpr int kLinesAMinute = 60;  // about nodes, in the log
+
+}  // namespace
 
 absl::Status CheckNodeAddresses(std::vector<std::string>& addresses, absl::string_view what,
                                 Protection protection, Console& console) {
@@ -133,7 +141,11 @@ absl::StatusOr<std::optional<PoolOptions>> PoolFlags::Options(Console& console) 
   }
   PoolOptions options;
   SHOAL_ASSIGN_OR_RETURN(options.audit_share, AuditShare(audit));
-  options.log = [](absl::string_view line) { WriteLogLine("shoal", {.message = line}); };
+  // What a node says may be part of a line, and how often something happens is up to it.
+  auto log = std::make_shared<RefusalLog>(
+      [](absl::string_view line) { WriteLogLine("shoal", {.message = line}); }, kLinesAMinute,
+      Clock::Real());
+  options.log = [log](absl::string_view line) { log->Note(line); };
   options.node_wait = absl::Seconds(node_wait_seconds);
   SHOAL_ASSIGN_OR_RETURN(const bool is_file, NodesAreFile(*nodes));
   if (is_file) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "coordinator/convert/unit_codec.h"
 #include "kernels/input_rotation.h"
@@ -119,7 +120,10 @@ class TcqUnitCodec final : public UnitCodec {
       section.rotation->Rotate(row, turned);
       float* out = rotated.data() + (part.first_row + r) * section.columns;
       for (int64_t i = 0; i < section.columns; ++i) {
-        out[i] = static_cast<float>(turned[i] * section.rotation->normalization());
+        // A block's sum may be beyond float where its weights are not; what is left of it no scale can hold.
+        constexpr double kLargest = std::numeric_limits<float>::max();
+        out[i] = static_cast<float>(
+            std::clamp(turned[i] * section.rotation->normalization(), -kLargest, kLargest));
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/container/slice_json.h"
 #include "common/status/status_macros.h"
 #include "expert_node/service/slice_message.h"
 #include "shoal/v1/expert_node.pb.h"
@@ -205,14 +206,18 @@ std::string RemoteNode::News(bool open, const absl::Status& error) {
     was_there_ = true;
     return std::exchange(trouble_, "").empty() ? "" : absl::StrCat(who, " is there again");
   }
-  const absl::Status& why = refusal_.ok() ? error : refusal_;
+  // A node's own words, so no more of them than a line holds.
+  constexpr size_t kMostLetters = 300;
+  const absl::Status& status = refusal_.ok() ? error : refusal_;
+  const std::string why = status.message().empty()
+                              ? "the stream ended"
+                              : std::string(status.message().substr(0, kMostLetters));
   // How it begins is said when the pool connects. Afterwards each loss is news once, and so is every other
   // refusal; that it still does not answer is none.
-  if (closing_ || !was_there_ ||
-      (!trouble_.empty() && (refusal_.ok() || trouble_ == why.message()))) {
+  if (closing_ || !was_there_ || (!trouble_.empty() && (refusal_.ok() || trouble_ == why))) {
     return "";
   }
-  trouble_ = why.message().empty() ? "the stream ended" : std::string(why.message());
+  trouble_ = why;
   return absl::StrCat(who, refusal_.ok() ? " is lost: " : " is refused: ", trouble_);
 }
 
@@ -224,6 +229,9 @@ absl::Status RemoteNode::Inspect(const v1::DescribeReply& node) {
   const absl::StatusOr<std::vector<ExpertSlice>> slices = HoldingsOf(node, whole_);
   if (!slices.ok()) {
     return wrong(slices.status().message());
+  }
+  if (const absl::Status good = CheckNodeName(node.name(), "its name"); !good.ok()) {
+    return wrong(good.message());
   }
   if (!planned_.name.empty() && node.name() != planned_.name) {
     return wrong(absl::StrCat("the node there calls itself ", node.name(),

@@ -81,6 +81,10 @@ class JoinServer::Service final : public v1::Join::Service {
     }
     return true;
   }
+  absl::StatusOr<std::string> Invite(const std::string& name, absl::Time expires) {
+    MutexLock lock(&mutex_);
+    return invites_.Add(name, expires);
+  }
   absl::Status Close() {
     MutexLock lock(&mutex_);
     return invites_.CloseAll(options_.now());
@@ -177,6 +181,10 @@ JoinServer::~JoinServer() {
 }
 
 const NetAddress& JoinServer::address() const { return impl_->address; }
+
+absl::StatusOr<std::string> JoinServer::Invite(const std::string& name, absl::Time expires) {
+  return impl_->service->Invite(name, expires);
+}
 
 absl::Status JoinServer::Wait(const std::stop_token& stop) {
   absl::Status why;

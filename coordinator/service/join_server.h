@@ -38,6 +38,8 @@ class JoinServer {
   ~JoinServer();
 
   const NetAddress& address() const;
+  // Invites::Add, which nobody else may call meanwhile.
+  absl::StatusOr<std::string> Invite(const std::string& name, absl::Time expires);
   // Returns when no invitation is open any more. CANCELLED at `stop`; RESOURCE_EXHAUSTED after too
   // many wrong secrets; DEADLINE_EXCEEDED, with their names, where machines did not join in time.
   // Invitations that are open then are closed.

@@ -178,6 +178,7 @@ void SyntheticWeights::WriteUnit(const UnitLayout& layout, ExpertKey key, int64_
              unit.subspan(layout.scales_offset, into_bytes));
   FillScales(random, layout.codec, layout.intermediate_size,
              unit.subspan(layout.scales_offset + into_bytes, hidden * sizeof(uint16_t)));
+  // Of either codec: units are whole groups and whole positions wide.
   const uint64_t down_bytes = static_cast<uint64_t>(layout.unit_positions) * kRvqPlanes * hidden;
   FillRandom(random, unit.subspan(layout.gate_up_offset,
                                   layout.down_offset - layout.gate_up_offset + down_bytes));

@@ -103,8 +103,12 @@ class Tls:
         expired = short.said["invites"][0]["code"].split("/")[3]
         check(short.process.wait(60) == 1 and short.logs("late did not join"), "the listener ends when the time is over and names who did not join",
               short.log)
+        killed = self.invite("killed")
+        closed = killed.said["invites"][0]["code"].split("/")[3]
+        killed.end()
         invite = self.invite("c")
         for secret, reason in ((used, "the invitation of a was used"), (expired, "the invitation of late has expired"),
+                               (closed, "the invitation of killed has expired"),
                                ("A" * 22, "no invitation has this secret")):
             self.node_is_refused(f"refused: {reason}", "--tls", self.path("nobody"), "--join",
                                  f"shoal-invite-1/{invite.address}/{fingerprint}/{secret}", words=["the invitation is not accepted"])

@@ -104,6 +104,21 @@ TEST_P(TcqKernelsTest, SumsAreThoseOfTheDefinition) {
   }
 }
 
+// More rows than sums are kept of at a time.
+TEST_P(TcqKernelsTest, MatricesOfManyRowsAreGoneThroughInBlocks) {
+  for (const int64_t columns : {8, 16, 32}) {
+    for (const int64_t rows : {4095, 4096, 4097, 4112, 7168}) {
+      const TcqShape shape = TcqShapeOf(rows, columns);
+      const std::vector<uint8_t> codes = RandomCodes(shape, 1);
+      const Activations activations(shape, RandomActivations(shape, 2));
+      const std::vector<int64_t> before(static_cast<size_t>(rows), 3);
+      ASSERT_EQ(Computed(shape, codes, activations, before),
+                Expected(shape, codes, activations.q, before))
+          << rows << " rows, " << columns << " columns";
+    }
+  }
+}
+
 // All products as large as they can be, of either sign, over more columns than 32 bits can sum: no sum on
 // the way is too small for them. Windows of zeros and of ones, and the one of the largest value.
 TEST_P(TcqKernelsTest, TheLargestAndTheSmallestSumsAreExact) {

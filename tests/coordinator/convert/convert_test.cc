@@ -558,6 +558,18 @@ TEST_F(ConvertBadSourceTest, WeightsBeyondFloat16ScalesAreRefusedNotStoredAsInfi
                                AllOf(HasSubstr("layer 2 expert 13"), HasSubstr("--experts f32"))));
 }
 
+TEST_F(ConvertBadSourceTest, WeightsWhoseRotationIsBeyondFloatAreRefusedToo) {
+  for (const float largest : {3e38F, -3e38F}) {
+    const auto result = RunMutated([largest](TensorSpec& spec, std::vector<float>& values) {
+      if (spec.name == kExpertUp) {
+        std::fill(values.begin(), values.end(), largest);
+      }
+    });
+    EXPECT_THAT(result, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 AllOf(HasSubstr("layer 2 expert 13"), HasSubstr("tcq3"))));
+  }
+}
+
 // --- disk
 
 TEST_F(ConvertTest, FailsOnAnUnwritableParentNamingIt) {

@@ -57,7 +57,7 @@ class JoinServerTest : public ::testing::Test {
         FingerprintOf(authority_->authority().certificate_pem());
     EXPECT_THAT(fingerprint, IsOk());
     code.authority_fingerprint = fingerprint.value_or("");
-    absl::StatusOr<std::string> secret = invites_->Add(name, absl::Now() + valid);
+    absl::StatusOr<std::string> secret = server_->Invite(name, absl::Now() + valid);
     EXPECT_THAT(secret, IsOk());
     code.secret = secret.value_or("");
     return code;
