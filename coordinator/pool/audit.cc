@@ -73,7 +73,8 @@ class Inquiry {
 
 // What a node said and what somebody else did, where they differ.
 std::string Evidence(const ExpertBackend::Batch& batch, const NodeAnswer& answer,
-                     std::span<const int64_t> other, absl::string_view who) {
+                     absl::string_view node, std::span<const int64_t> other,
+                     absl::string_view who) {
   size_t differ = 0;
   size_t first = 0;
   for (size_t i = other.size(); i-- > 0;) {
@@ -90,7 +91,7 @@ std::string Evidence(const ExpertBackend::Batch& batch, const NodeAnswer& answer
                                     }),
                       ": ", differ, " of ", other.size(), " sums differ; that of row ",
                       first / hidden_size, ", column ", first % hidden_size, " is ",
-                      answer.sums[first], " by it and ", other[first], " by ", who);
+                      answer.sums[first], " by node ", node, " and ", other[first], " by ", who);
 }
 
 bool IsSame(const NodeAnswer& answer, const std::vector<int64_t>& sums) {
@@ -124,12 +125,17 @@ class Audit::Case {
  private:
   RemoteNode& NodeOf(const NodeAnswer& answer) const { return *pool_.nodes[answer.node]; }
 
+  std::string EvidenceAgainst(const NodeAnswer& answer, std::span<const int64_t> other,
+                              absl::string_view who) const {
+    return Evidence(batch_, answer, NodeOf(answer).name(), other, who);
+  }
+
   bool JudgedHere(const std::vector<int64_t>& sums) {
     NodeOf(answer_).OnAudit();
     if (IsSame(answer_, sums)) {
       return false;
     }
-    audit_.Quarantine(NodeOf(answer_), Evidence(batch_, answer_, sums, kThisProcess));
+    audit_.Quarantine(NodeOf(answer_), EvidenceAgainst(answer_, sums, kThisProcess));
     return true;
   }
 
@@ -147,7 +153,7 @@ class Audit::Case {
         absl::StrJoin(witnesses, " and ", [this](std::string* out, const NodeAnswer& witness) {
           absl::StrAppend(out, "node ", NodeOf(witness).name());
         });
-    const std::string evidence = Evidence(batch_, answer_, others.sums(), names);
+    const std::string evidence = EvidenceAgainst(answer_, others.sums(), names);
     witnesses.push_back(answer_);
     bool found = false;
     for (const NodeAnswer& witness : witnesses) {
@@ -174,8 +180,8 @@ class Audit::Case {
     if (!again.Run().ok() || IsSame(answer, again.sums())) {
       return false;
     }
-    audit_.Quarantine(NodeOf(answer), Evidence(batch_, answer, again.sums(),
-                                               "the same node when it was asked again"));
+    audit_.Quarantine(NodeOf(answer), EvidenceAgainst(answer, again.sums(),
+                                                      "the same node when it was asked again"));
     return true;
   }
 

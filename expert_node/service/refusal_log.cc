@@ -10,7 +10,8 @@
 namespace shoal {
 namespace {
 
-constexpr size_t kMostBytes = 300;
+constexpr size_t kMostBytesOfARefusal = 300;  // all of it may be a stranger's
+constexpr size_t kMostBytes = 1000;
 
 }  // namespace
 
@@ -18,7 +19,9 @@ RefusalLog::RefusalLog(Write write, int lines_a_minute, const Clock& clock)
     : limit_([write = std::move(write)](const LogLine& line) { write(line.message); },
              lines_a_minute, clock) {}
 
-void RefusalLog::Add(absl::string_view line) { Note(absl::StrCat("refused: ", line)); }
+void RefusalLog::Add(absl::string_view line) {
+  Note(absl::StrCat("refused: ", line.substr(0, kMostBytesOfARefusal)));
+}
 
 void RefusalLog::Note(absl::string_view line) {
   const std::string message = absl::StrReplaceAll(absl::CHexEscape(line.substr(0, kMostBytes)),

@@ -55,8 +55,9 @@ class Cluster:
         """Starts a node, where it was before where it was anywhere."""
         address = self.nodes[name].address if name in self.nodes else "127.0.0.1:0"
         drill = args or ["--allow-drill"]
+        # With the slowest kernels, so that a thousand times the time of such small experts is beyond every deadline.
         self.nodes[name] = Program(self.node_program, os.path.join(self.work, "parts", name), "--listen", address, "--name", name, "--no-measure",
-                                   "--json", *drill)
+                                   "--kernels", "scalar", "--json", *drill)
         self.stack.callback(self.nodes[name].end)
 
     def shoal_node_floor(self, name):
