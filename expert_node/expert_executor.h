@@ -2,6 +2,7 @@
 #ifndef SHOAL_EXPERT_NODE_EXPERT_EXECUTOR_H_
 #define SHOAL_EXPERT_NODE_EXPERT_EXECUTOR_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -64,17 +65,23 @@ class ExpertExecutor {
  private:
   struct Worker;  // one thread's views of scratch_
   struct Call;    // the arguments of one Apply, by row
+  class Block;    // rows that go through a unit together
   ExpertExecutor(const ExpertModel& model, KernelTarget kernels, ThreadPool& pool,
                  AlignedBuffer scratch);
   Worker WorkerAt(int worker);
+  std::span<int32_t> PreparedAt(int64_t row);
   void ApplyRow(Call& call, int64_t row, int worker);
   void ApplyRowByUnits(Call& call, int64_t row);
+  void ApplyByExperts(Call& call, int64_t begin, int64_t end);
+  void ApplyUnit(Call& call, size_t work, int64_t unit, int worker);
 
   const ExpertModel& model_;
   const UnitArithmetic arithmetic_;
   ThreadPool& pool_;
   Mutex mutex_;
   AlignedBuffer scratch_ ABSL_GUARDED_BY(mutex_);
+  // Of a row of `out`, by its number: several threads may have terms for it.
+  std::array<Mutex, 64> row_mutexes_;
 };
 
 }  // namespace shoal

@@ -1,5 +1,7 @@
 #include "expert_node/unit_arithmetic.h"
 
+#include <algorithm>
+
 #include "expert_node/unit_view.h"
 
 namespace shoal {
@@ -24,22 +26,32 @@ int64_t UnitArithmetic::PreparedElements(const UnitLayout& layout) {
     case ExpertCodec::kRvq3:
       return RvqPreparedRowElements(layout.hidden_size);
     case ExpertCodec::kTcq3:
-      return TcqPreparedRowElements(layout.hidden_size);
+      return TcqRowWords(layout.hidden_size);
     case ExpertCodec::kF32:
       break;
   }
   return 0;
 }
 
+int64_t UnitArithmetic::ScratchBytes(const UnitLayout& layout) {
+  const int64_t one_row = ExpertScratchBytes(layout.hidden_size, layout.unit_width);
+  if (layout.codec != ExpertCodec::kTcq3) {
+    return one_row;
+  }
+  return std::max({one_row, ExpertRowsScratchBytes(layout.hidden_size, layout.unit_width),
+                   TcqRowScratchBytes(layout.hidden_size)});
+}
+
 PreparedInput UnitArithmetic::Prepare(size_t layer, std::span<const float> row,
-                                      std::span<int32_t> storage) const {
+                                      std::span<int32_t> storage,
+                                      std::span<std::byte> scratch) const {
   PreparedInput input;
   input.layer = layer;
   input.row = row;
   if (model_.layout.codec == ExpertCodec::kRvq3) {
     input.rvq = PrepareRvqRow(rvq_, model_.codebooks[layer], row, storage);
   } else if (model_.layout.codec == ExpertCodec::kTcq3) {
-    input.tcq = PrepareTcqRow(rotations_.input, row, storage);
+    input.tcq = PrepareTcqRow(rotations_.input, row, storage, scratch);
   }
   return input;
 }
@@ -59,6 +71,16 @@ bool UnitArithmetic::Apply(const PreparedInput& input, std::span<const std::byte
       break;
   }
   return ApplyF32Unit(ViewF32Unit(layout, unit), input.row, weight, scratch, out);
+}
+
+bool UnitArithmetic::AppliesRowsTogether(const UnitLayout& layout) {
+  return layout.codec == ExpertCodec::kTcq3;
+}
+
+bool UnitArithmetic::ApplyToRows(std::span<const WeightedRow> rows, std::span<const std::byte> unit,
+                                 std::span<std::byte> scratch, const AddTerms& add) const {
+  return ApplyTcqUnitToRows(tcq_, ViewCodedUnit(model_.layout, unit), rotations_.unit, rows,
+                            scratch, add);
 }
 
 }  // namespace shoal

@@ -1,4 +1,4 @@
-// The kernels of a model's codec: one row and one unit at a time.
+// The kernels of a model's codec: one unit at a time, with one row or several.
 #ifndef SHOAL_EXPERT_NODE_UNIT_ARITHMETIC_H_
 #define SHOAL_EXPERT_NODE_UNIT_ARITHMETIC_H_
 
@@ -9,6 +9,7 @@
 #include "common/container/unit_layout.h"
 #include "expert_node/expert_model.h"
 #include "kernels/expert_apply.h"
+#include "kernels/expert_apply_rows.h"
 #include "kernels/input_rotation.h"
 #include "kernels/kernel_target.h"
 
@@ -30,14 +31,26 @@ class UnitArithmetic {
 
   // int32 elements that a prepared row takes; 0 where rows are used as they are.
   static int64_t PreparedElements(const UnitLayout& layout);
+  // Bytes of scratch that one thread needs for any of the functions below, aligned to 64.
+  static int64_t ScratchBytes(const UnitLayout& layout);
+
   // Prepares row [hidden_size] for the layer. `storage` has PreparedElements, aligned to 64 bytes; both are
   // pointed into.
-  PreparedInput Prepare(size_t layer, std::span<const float> row, std::span<int32_t> storage) const;
+  PreparedInput Prepare(size_t layer, std::span<const float> row, std::span<int32_t> storage,
+                        std::span<std::byte> scratch) const;
 
   // Adds what a unit of the layer gives for the row to out [hidden_size], as kernels/expert_apply.h says; false
-  // where a term is not finite or out of range. `scratch` has ExpertScratchBytes.
+  // where a term is not finite or out of range.
   bool Apply(const PreparedInput& input, std::span<const std::byte> unit, float weight,
              std::span<std::byte> scratch, std::span<int64_t> out) const;
+
+  // Whether several rows go through a unit faster together: where its codes cost more to decode than prepared
+  // rows to keep.
+  static bool AppliesRowsTogether(const UnitLayout& layout);
+  // The same as Apply for at most kMostRowsTogether rows: hands their terms to `add`
+  // (kernels/expert_apply_rows.h). REQUIRES: AppliesRowsTogether.
+  bool ApplyToRows(std::span<const WeightedRow> rows, std::span<const std::byte> unit,
+                   std::span<std::byte> scratch, const AddTerms& add) const;
 
  private:
   const ExpertModel& model_;

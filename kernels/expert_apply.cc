@@ -1,13 +1,11 @@
 #include "kernels/expert_apply.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "kernels/activation_quant.h"
 #include "kernels/fixed_point.h"
 #include "kernels/lanes.h"
-#include "kernels/math.h"
+#include "kernels/unit_steps.h"
 
 namespace shoal {
 namespace {
@@ -37,9 +35,6 @@ Scratch Carve(std::span<std::byte> storage, int64_t hidden_size, int64_t unit_wi
   scratch.activated = reinterpret_cast<float*>(scratch.quantized + unit_width);
   return scratch;
 }
-
-// silu(gate) * up, rounded to float once.
-float Activate(double gate, double up) { return static_cast<float>(Silu(gate) * up); }
 
 // What differs between the codecs with integer sums: how sums of gate and up (2 * unit_width, gate first) and
 // of down are made of prepared activations, and how a unit's activations are prepared for down. Each sets all
@@ -83,8 +78,10 @@ struct TcqArithmetic {
   }
   double Down(const CodedUnit& unit, const Scratch& scratch) const {
     const TcqShape shape = TcqShapeOf(unit.hidden_size, unit.unit_width);
+    const auto words = static_cast<size_t>(TcqRowWords(unit.unit_width));
     const TcqPreparedRow row = PrepareTcqRow(
-        rotation, {scratch.activated, static_cast<size_t>(unit.unit_width)}, scratch.prepared);
+        rotation, {scratch.activated, static_cast<size_t>(unit.unit_width)},
+        scratch.prepared.first(words), std::as_writable_bytes(scratch.prepared.subspan(words)));
     std::fill(scratch.sums, scratch.sums + shape.rows, row.offset);
     kernels.add_codes(shape, unit.down, row.words, scratch.sums);
     return row.scale;
@@ -95,46 +92,12 @@ template <typename Arithmetic, typename PreparedRow>
 bool ApplyCodedUnit(const Arithmetic& arithmetic, const CodedUnit& unit, const PreparedRow& row,
                     double weight, std::span<std::byte> storage, std::span<int64_t> out) {
   const Scratch scratch = Carve(storage, unit.hidden_size, unit.unit_width);
-  const int64_t width = unit.unit_width;
   arithmetic.GateUp(unit, row, scratch.sums);
-  for (int64_t i = 0; i < width; ++i) {
-    const double gate =
-        static_cast<double>(scratch.sums[i]) * (row.scale * HalfToFloat(unit.gate_scales[i]));
-    const double up =
-        static_cast<double>(scratch.sums[width + i]) * (row.scale * HalfToFloat(unit.up_scales[i]));
-    scratch.activated[i] = Activate(gate, up);
-  }
+  ActivateUnit(unit, row.scale, scratch.sums, scratch.activated);
   const double factor = weight * arithmetic.Down(unit, scratch);
   const std::span<double> terms(scratch.terms, static_cast<size_t>(unit.hidden_size));
-  IntegersToDoubles({scratch.sums, terms.size()}, terms);
-  for (size_t j = 0; j < terms.size(); ++j) {
-    terms[j] *= factor * HalfToFloat(unit.down_scales[j]);
-  }
+  MakeTerms({scratch.sums, terms.size()}, factor, unit.down_scales, terms);
   return AddFixedPoint(terms, out);
-}
-
-// The activations of a bundle, in order of columns, as the words of TcqKernels.
-void PackBundle(const int32_t* q, int64_t groups, int32_t* words) {
-  constexpr int64_t kMostColumns = 4 * kTcqGroupColumns;
-  const int64_t columns = groups * kTcqGroupColumns;
-  uint8_t digits[kActivationPlanes][kMostColumns] = {};  // to the base of 128, from -64 to 63
-  for (int64_t i = 0; i < columns; ++i) {
-    const int32_t low = ((q[i] + 64) & 127) - 64;
-    const int32_t rest = (q[i] - low) >> 7;
-    const int32_t middle = ((rest + 64) & 127) - 64;
-    digits[0][i] = static_cast<uint8_t>(low);
-    digits[1][i] = static_cast<uint8_t>(middle);
-    digits[2][i] = static_cast<uint8_t>((rest - middle) >> 7);
-  }
-  for (int plane = 0; plane < kActivationPlanes; ++plane) {
-    for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
-      const uint8_t* bytes = digits[plane] + t;
-      words[plane * kTcqGroupColumns + t] =
-          static_cast<int32_t>(uint32_t{bytes[0]} | uint32_t{bytes[kTcqGroupColumns]} << 8 |
-                               uint32_t{bytes[2 * kTcqGroupColumns]} << 16 |
-                               uint32_t{bytes[3 * kTcqGroupColumns]} << 24);
-    }
-  }
 }
 
 }  // namespace
@@ -158,33 +121,6 @@ RvqPreparedRow PrepareRvqRow(const RvqKernels& kernels, const LayerCodebooks& bo
   kernels.build_tables(books.up.values.data(), q.data(), positions, up_table);
   row.gate_table = gate_table;
   row.up_table = up_table;
-  return row;
-}
-
-int64_t TcqPreparedRowElements(int64_t columns) {
-  const TcqShape shape = TcqShapeOf(1, columns);
-  // Behind the words lie the rotated row, in double, and the quantized one.
-  return shape.bundles * kTcqBundleWords + 3 * shape.padded_columns();
-}
-
-TcqPreparedRow PrepareTcqRow(const InputRotation& rotation, std::span<const float> x,
-                             std::span<int32_t> storage) {
-  const TcqShape shape = TcqShapeOf(1, static_cast<int64_t>(x.size()));
-  int32_t* words = storage.data();
-  auto* rotated = reinterpret_cast<double*>(words + shape.bundles * kTcqBundleWords);
-  const std::span<int32_t> q(reinterpret_cast<int32_t*>(rotated + shape.padded_columns()),
-                             static_cast<size_t>(shape.padded_columns()));
-  std::fill(q.begin() + static_cast<int64_t>(x.size()), q.end(), 0);
-  rotation.Rotate(x, {rotated, x.size()});
-  TcqPreparedRow row;
-  row.scale = rotation.normalization() *
-              QuantizeActivations(std::span<const double>(rotated, x.size()), q.first(x.size()));
-  row.offset = -kTcqCenter * std::accumulate(q.begin(), q.end(), int64_t{0});
-  for (int64_t b = 0; b < shape.bundles; ++b) {
-    PackBundle(q.data() + b * shape.bundle_groups * kTcqGroupColumns, shape.bundle_groups,
-               words + b * kTcqBundleWords);
-  }
-  row.words = words;
   return row;
 }
 
@@ -213,7 +149,7 @@ bool ApplyF32Unit(const F32Unit& unit, std::span<const float> x, double weight,
   for (int64_t i = 0; i < unit.unit_width; ++i) {
     const double gate = LaneDot(unit.gate + i * unit.hidden_size, x.data(), unit.hidden_size);
     const double up = LaneDot(unit.up + i * unit.hidden_size, x.data(), unit.hidden_size);
-    scratch.activated[i] = Activate(gate, up);
+    scratch.activated[i] = ActivateGated(gate, up);
   }
   for (int64_t j = 0; j < unit.hidden_size; ++j) {
     scratch.terms[j] =

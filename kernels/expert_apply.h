@@ -13,28 +13,16 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/coded_unit.h"
 #include "kernels/input_rotation.h"
 #include "kernels/rvq.h"
 #include "kernels/rvq_kernels.h"
 #include "kernels/tcq_kernels.h"
+#include "kernels/tcq_row.h"
 
 namespace shoal {
 
-// A unit's sections (common/container/unit_layout.h). Pointers may have any alignment of their
-// type; they belong to the caller. CodedUnit is one of rvq3 or tcq3.
-struct CodedUnit {
-  int64_t hidden_size = 0;
-  int64_t unit_width = 0;
-  const uint16_t* gate_scales = nullptr;  // float16 [unit_width]
-  const uint16_t* up_scales = nullptr;    // float16 [unit_width]
-  const uint16_t* down_scales = nullptr;  // float16 [hidden_size]
-  // rvq3: [ceil(hidden_size / 8)] x (3 planes gate, 3 planes up) x [unit_width]
-  // tcq3: one matrix of 2 * unit_width rows, those of gate first (TcqShapeOf(2 * unit_width, hidden_size))
-  const uint8_t* gate_up = nullptr;
-  // rvq3: [unit_width / 8] x 3 planes x [hidden_size]
-  // tcq3: TcqShapeOf(hidden_size, unit_width)
-  const uint8_t* down = nullptr;
-};
+// As CodedUnit (kernels/coded_unit.h).
 struct F32Unit {
   int64_t hidden_size = 0;
   int64_t unit_width = 0;
@@ -57,21 +45,6 @@ int64_t RvqPreparedRowElements(int64_t hidden_size);
 // for speed), which the result points into.
 RvqPreparedRow PrepareRvqRow(const RvqKernels& kernels, const LayerCodebooks& books,
                              std::span<const float> x, std::span<int32_t> storage);
-
-// The same for tcq3, whose gate and up see the same activations: rotated, quantized and cut into planes
-// (TcqKernels).
-struct TcqPreparedRow {
-  double scale = 0;    // of the quantized activations; 0 or NaN as QuantizeActivations says
-  int64_t offset = 0;  // what sums begin with: -kTcqCenter * the sum of the activations
-  const int32_t* words = nullptr;  // [bundles * kTcqBundleWords]
-};
-
-// int32 elements of the storage of one prepared row of `columns` activations.
-int64_t TcqPreparedRowElements(int64_t columns);
-// Builds the words in `storage` (TcqPreparedRowElements(x.size()) elements, aligned to 64 bytes), which the
-// result points into. `rotation` is that of x.size() columns.
-TcqPreparedRow PrepareTcqRow(const InputRotation& rotation, std::span<const float> x,
-                             std::span<int32_t> storage);
 
 // Bytes of scratch one thread needs for any of the functions below.
 int64_t ExpertScratchBytes(int64_t hidden_size, int64_t unit_width);

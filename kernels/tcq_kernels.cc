@@ -1,5 +1,7 @@
 #include "kernels/tcq_kernels.h"
 
+#include <algorithm>
+
 namespace shoal {
 namespace {
 
@@ -13,41 +15,61 @@ int32_t ActivationOf(const int32_t* words, int64_t group, int64_t t) {
   return q;
 }
 
-// One group: its rows' bytes are bundle_groups apart, and the planes plane_bytes.
-void AddGroup(const uint8_t* codes, int64_t rows, int64_t bundle_groups, const int32_t* q,
-              int64_t* sums) {
-  const int64_t plane_bytes = rows * bundle_groups;
-  uint32_t bits = uint32_t{kTcqStart} << 24;
-  for (int64_t r = 0; r < rows; ++r) {
-    const uint8_t* row = codes + r * bundle_groups;
-    bits = bits >> 24 | uint32_t{row[0]} << 8 | uint32_t{row[plane_bytes]} << 16 |
-           uint32_t{row[2 * plane_bytes]} << 24;
-    int64_t sum = 0;
+// Rows of activations that one row of a matrix is decoded for at a time.
+constexpr int64_t kBlock = 16;
+
+// Rows `begin` to `end` of group `group` with up to kBlock rows of activations: q [num_rows][8].
+void AddGroup(const TcqShape& shape, const uint8_t* codes, int64_t group, int64_t begin,
+              int64_t end, const int32_t (*q)[kTcqGroupColumns], int64_t num_rows, int64_t* sums) {
+  const int64_t plane_bytes = shape.rows * shape.bundle_groups;
+  const uint8_t* first = codes + shape.ByteOf(group, 0);
+  uint32_t before =
+      begin == 0 ? kTcqStart : first[(begin - 1) * shape.bundle_groups + 2 * plane_bytes];
+  for (int64_t r = begin; r < end; ++r) {
+    const uint8_t* row = first + r * shape.bundle_groups;
+    const uint32_t bits = before | uint32_t{row[0]} << 8 | uint32_t{row[plane_bytes]} << 16 |
+                          uint32_t{row[2 * plane_bytes]} << 24;
+    before = bits >> 24;
+    int32_t values[kTcqGroupColumns];
     for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
       const uint32_t window = bits >> (kTcqSymbolBits * (t + 1)) & (kTcqWindows - 1);
-      sum += int64_t{q[t]} * (kTcqLow[window & 15] + kTcqHigh[window >> 4]);
+      values[t] = kTcqLow[window & 15] + kTcqHigh[window >> 4];
     }
-    sums[r] += sum;
+    for (int64_t a = 0; a < num_rows; ++a) {
+      int64_t sum = 0;
+      for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
+        sum += int64_t{q[a][t]} * values[t];
+      }
+      sums[a * (end - begin) + r - begin] += sum;
+    }
+  }
+}
+
+void AddCodesToRows(const TcqShape& shape, const uint8_t* codes, int64_t begin, int64_t end,
+                    const int32_t* const* words, int64_t num_rows, int64_t* sums) {
+  for (int64_t first = 0; first < num_rows; first += kBlock) {
+    const int64_t count = std::min(kBlock, num_rows - first);
+    for (int64_t group = 0; group < shape.bundles * shape.bundle_groups; ++group) {
+      int32_t q[kBlock][kTcqGroupColumns];
+      for (int64_t a = 0; a < count; ++a) {
+        for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
+          q[a][t] = ActivationOf(words[first + a] + group / shape.bundle_groups * kTcqBundleWords,
+                                 group % shape.bundle_groups, t);
+        }
+      }
+      AddGroup(shape, codes, group, begin, end, q, count, sums + first * (end - begin));
+    }
   }
 }
 
 void AddCodes(const TcqShape& shape, const uint8_t* codes, const int32_t* words, int64_t* sums) {
-  for (int64_t b = 0; b < shape.bundles; ++b) {
-    for (int64_t group = 0; group < shape.bundle_groups; ++group) {
-      int32_t q[kTcqGroupColumns];
-      for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
-        q[t] = ActivationOf(words + b * kTcqBundleWords, group, t);
-      }
-      AddGroup(codes + b * kTcqPlanes * shape.rows * shape.bundle_groups + group, shape.rows,
-               shape.bundle_groups, q, sums);
-    }
-  }
+  AddCodesToRows(shape, codes, 0, shape.rows, &words, 1, sums);
 }
 
 }  // namespace
 
 const TcqKernels& TcqKernelsScalar() {
-  static constexpr TcqKernels kKernels = {AddCodes};
+  static constexpr TcqKernels kKernels = {AddCodes, AddCodesToRows};
   return kKernels;
 }
 

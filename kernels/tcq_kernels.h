@@ -1,5 +1,5 @@
-// The integer sums of tcq3 for one row of activations, once for each instruction set. Sums are exact, so every
-// target gives the same.
+// The integer sums of tcq3, for one row of activations and for many, once for each instruction set. Sums are
+// exact, so every target gives the same.
 #ifndef SHOAL_KERNELS_TCQ_KERNELS_H_
 #define SHOAL_KERNELS_TCQ_KERNELS_H_
 
@@ -22,6 +22,10 @@ struct TcqKernels {
   // shape.bytes() and no alignment; `words` has kTcqBundleWords for every bundle.
   void (*add_codes)(const TcqShape& shape, const uint8_t* codes, const int32_t* words,
                     int64_t* sums);
+  // The same for rows `begin` to `end` of the matrix and several rows of activations, row a of which has its
+  // words at words[a]: sums[a * (end - begin) + r - begin] += ... Codes are decoded once for all of them.
+  void (*add_codes_to_rows)(const TcqShape& shape, const uint8_t* codes, int64_t begin, int64_t end,
+                            const int32_t* const* words, int64_t num_rows, int64_t* sums);
 };
 
 // REQUIRES: the target is one of SupportedKernelTargets.

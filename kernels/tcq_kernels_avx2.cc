@@ -6,6 +6,7 @@
 
 #include "kernels/tcq_blocks.h"
 #include "kernels/tcq_kernels.h"
+#include "kernels/tcq_tiles.h"
 
 namespace shoal {
 namespace {
@@ -127,7 +128,14 @@ struct PlaneSums {
 };
 
 // Two columns at once: a product of two values with seven bits of activations is at most 2 * 127 * 64, so two
-// of them fit 16 bits.
+// of them fit 16 bits. `word` is that of the even column.
+[[gnu::always_inline]] inline __m256i AddProducts(__m256i sums, __m256i even, __m256i odd,
+                                                  const int32_t* word) {
+  const __m256i products = _mm256_add_epi16(_mm256_maddubs_epi16(even, _mm256_set1_epi32(word[0])),
+                                            _mm256_maddubs_epi16(odd, _mm256_set1_epi32(word[1])));
+  return _mm256_add_epi32(sums, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
+}
+
 template <int kColumn>
 [[gnu::always_inline]] inline void AddTwoColumns(const Bits& bits, const HalfTables& tables,
                                                  const int32_t* words, PlaneSums& sums) {
@@ -135,17 +143,15 @@ template <int kColumn>
   const __m256i odd = Values<kColumn + 1>(bits, tables);
 #pragma GCC unroll 3
   for (int plane = 0; plane < kActivationPlanes; ++plane) {
-    const int32_t* word = words + plane * kTcqGroupColumns + kColumn;
-    const __m256i products =
-        _mm256_add_epi16(_mm256_maddubs_epi16(even, _mm256_set1_epi32(word[0])),
-                         _mm256_maddubs_epi16(odd, _mm256_set1_epi32(word[1])));
     sums.plane[plane] =
-        _mm256_add_epi32(sums.plane[plane], _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
+        AddProducts(sums.plane[plane], even, odd, words + plane * kTcqGroupColumns + kColumn);
   }
 }
 
 struct Avx2 {
   static constexpr int64_t kVectorRows = kRowsOfVector;
+  static constexpr int64_t kVectorBytes = sizeof(__m256i);
+  static constexpr int kTileRows = 3;  // nine registers of sums
   using Tables = HalfTables;
   using Sums = PlaneSums;
 
@@ -171,12 +177,55 @@ struct Avx2 {
     AddTwoColumns<6>(bits, tables, words, sum);
     sums = sum;
   }
+
+  template <int kGroups>
+  [[gnu::always_inline]] static void Decode(const uint8_t* codes, int64_t plane_bytes,
+                                            bool is_first, int64_t rows, const Tables& tables,
+                                            uint8_t* values) {
+    const Bits bits = LoadBits<kGroups>(codes, plane_bytes, is_first, rows);
+    auto* columns = reinterpret_cast<__m256i*>(values);
+    _mm256_store_si256(columns, Values<0>(bits, tables));
+    _mm256_store_si256(columns + 1, Values<1>(bits, tables));
+    _mm256_store_si256(columns + 2, Values<2>(bits, tables));
+    _mm256_store_si256(columns + 3, Values<3>(bits, tables));
+    _mm256_store_si256(columns + 4, Values<4>(bits, tables));
+    _mm256_store_si256(columns + 5, Values<5>(bits, tables));
+    _mm256_store_si256(columns + 6, Values<6>(bits, tables));
+    _mm256_store_si256(columns + 7, Values<7>(bits, tables));
+  }
+
+  template <int kRows>
+  static void Multiply(const uint8_t* tile, int64_t bundles, const int32_t* const* words,
+                       Sums* sums) {
+    __m256i sum[kRows * kActivationPlanes];
+#pragma GCC unroll 9
+    for (__m256i& start : sum) {
+      start = _mm256_setzero_si256();
+    }
+    const auto* values = reinterpret_cast<const __m256i*>(tile);
+    for (int64_t b = 0; b < bundles; ++b) {
+      for (int64_t t = 0; t < kTcqGroupColumns; t += 2) {
+        const __m256i even = _mm256_load_si256(values + b * kTcqGroupColumns + t);
+        const __m256i odd = _mm256_load_si256(values + b * kTcqGroupColumns + t + 1);
+#pragma GCC unroll 9
+        for (int i = 0; i < kRows * kActivationPlanes; ++i) {
+          const int32_t* word = words[i / kActivationPlanes] + b * kTcqBundleWords +
+                                i % kActivationPlanes * kTcqGroupColumns + t;
+          sum[i] = AddProducts(sum[i], even, odd, word);
+        }
+      }
+    }
+#pragma GCC unroll 9
+    for (int i = 0; i < kRows * kActivationPlanes; ++i) {
+      sums[i / kActivationPlanes].plane[i % kActivationPlanes] = sum[i];
+    }
+  }
 };
 
 }  // namespace
 
 const TcqKernels& TcqKernelsAvx2() {
-  static constexpr TcqKernels kKernels = {AddTcqCodes<Avx2>};
+  static constexpr TcqKernels kKernels = {AddTcqCodes<Avx2>, AddTcqCodesToRows<Avx2>};
   return kKernels;
 }
 

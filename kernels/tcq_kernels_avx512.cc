@@ -6,8 +6,11 @@
 // the masks. A dot product of four bytes then adds the four groups.
 #include <immintrin.h>
 
+#include <utility>
+
 #include "kernels/tcq_blocks.h"
 #include "kernels/tcq_kernels.h"
+#include "kernels/tcq_tiles.h"
 
 namespace shoal {
 namespace {
@@ -106,19 +109,31 @@ struct PlaneSums {
   __m512i high;
 };
 
+// sum += the dot products of values with one word. By hand, because g++ 12 copies each sum of the intrinsic from one
+// register to another and to memory where there are many.
+[[gnu::always_inline]] inline void AddProducts(__m512i values, const int32_t* word, __m512i& sum) {
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(values), "m"(*word));
+}
+
+// Of one column; `word` is that of the lowest plane.
+[[gnu::always_inline]] inline void AddProducts(__m512i values, const int32_t* word,
+                                               PlaneSums& sums) {
+  AddProducts(values, word, sums.low);
+  AddProducts(values, word + kTcqGroupColumns, sums.middle);
+  AddProducts(values, word + 2 * kTcqGroupColumns, sums.high);
+}
+
 template <int kColumn>
 [[gnu::always_inline]] inline void AddColumn(const Bits& bits, const HalfTables& tables,
                                              const int32_t* words, PlaneSums& sums) {
-  const __m512i values = Values<kColumn>(bits, tables);
-  sums.low = _mm512_dpbusd_epi32(sums.low, values, _mm512_set1_epi32(words[kColumn]));
-  sums.middle = _mm512_dpbusd_epi32(sums.middle, values,
-                                    _mm512_set1_epi32(words[kTcqGroupColumns + kColumn]));
-  sums.high = _mm512_dpbusd_epi32(sums.high, values,
-                                  _mm512_set1_epi32(words[2 * kTcqGroupColumns + kColumn]));
+  AddProducts(Values<kColumn>(bits, tables), words + kColumn, sums);
 }
 
-struct Avx512 {
+class Avx512 {
+ public:
   static constexpr int64_t kVectorRows = kRowsOfVector;
+  static constexpr int64_t kVectorBytes = sizeof(__m512i);
+  static constexpr int kTileRows = 8;  // 24 registers of sums
   using Tables = HalfTables;
   using Sums = PlaneSums;
 
@@ -148,12 +163,48 @@ struct Avx512 {
     AddColumn<7>(bits, tables, words, sum);
     sums = sum;
   }
+
+  template <int kGroups>
+  [[gnu::always_inline]] static void Decode(const uint8_t* codes, int64_t plane_bytes,
+                                            bool is_first, int64_t rows, const Tables& tables,
+                                            uint8_t* values) {
+    const Bits bits = LoadBits<kGroups>(codes, plane_bytes, is_first, rows);
+    auto* columns = reinterpret_cast<__m512i*>(values);
+    _mm512_store_si512(columns, Values<0>(bits, tables));
+    _mm512_store_si512(columns + 1, Values<1>(bits, tables));
+    _mm512_store_si512(columns + 2, Values<2>(bits, tables));
+    _mm512_store_si512(columns + 3, Values<3>(bits, tables));
+    _mm512_store_si512(columns + 4, Values<4>(bits, tables));
+    _mm512_store_si512(columns + 5, Values<5>(bits, tables));
+    _mm512_store_si512(columns + 6, Values<6>(bits, tables));
+    _mm512_store_si512(columns + 7, Values<7>(bits, tables));
+  }
+
+  template <int kRows>
+  static void Multiply(const uint8_t* tile, int64_t bundles, const int32_t* const* words,
+                       Sums* sums) {
+    MultiplyRows(std::make_integer_sequence<int, kRows>(), tile, bundles, words, sums);
+  }
+
+ private:
+  template <int... kRow>
+  static void MultiplyRows(std::integer_sequence<int, kRow...> /*rows*/, const uint8_t* tile,
+                           int64_t bundles, const int32_t* const* words, Sums* sums) {
+    Sums sum[] = {((void)kRow, Zero())...};
+    for (int64_t b = 0; b < bundles; ++b) {
+      for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
+        const __m512i values = _mm512_load_si512(tile + (b * kTcqGroupColumns + t) * kVectorBytes);
+        (AddProducts(values, words[kRow] + b * kTcqBundleWords + t, sum[kRow]), ...);
+      }
+    }
+    ((sums[kRow] = sum[kRow]), ...);
+  }
 };
 
 }  // namespace
 
 const TcqKernels& TcqKernelsAvx512() {
-  static constexpr TcqKernels kKernels = {AddTcqCodes<Avx512>};
+  static constexpr TcqKernels kKernels = {AddTcqCodes<Avx512>, AddTcqCodesToRows<Avx512>};
   return kKernels;
 }
 

@@ -2,6 +2,7 @@
 // second for the rest. One thread; the sizes are Kimi-Linear's.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -12,6 +13,8 @@
 #include "common/container/unit_layout.h"
 #include "kernels/delta_attention.h"
 #include "kernels/expert_apply.h"
+#include "kernels/expert_apply_rows.h"
+#include "kernels/fixed_point.h"
 #include "kernels/input_rotation.h"
 #include "kernels/kernel_target.h"
 #include "kernels/latent_attention.h"
@@ -172,21 +175,67 @@ void BM_ApplyTcqUnit(benchmark::State& state) {
   const RandomUnits units(state.range(1));
   const ExpertRotations rotations = ExpertRotations::Of(kHiddenSize, kUnitWidth, 1);
   const std::vector<float> x = Gaussian(kHiddenSize, 1);
-  std::vector<int32_t> words(static_cast<size_t>(TcqPreparedRowElements(kHiddenSize)));
-  const TcqPreparedRow row = PrepareTcqRow(rotations.input, x, words);
+  std::vector<int32_t> words(static_cast<size_t>(TcqRowWords(kHiddenSize)));
+  std::vector<std::byte> scratch_of_row(static_cast<size_t>(TcqRowScratchBytes(kHiddenSize)));
+  const TcqPreparedRow row = PrepareTcqRow(rotations.input, x, words, scratch_of_row);
   ApplyUnits(state, units, [&](const CodedUnit& unit, auto& scratch, auto& out) {
     return ApplyTcqUnit(kernels, unit, rotations.unit, row, 1e-6, scratch, out);
   });
 }
 BENCHMARK(BM_ApplyTcqUnit)->Apply(ForTargets)->Unit(benchmark::kMicrosecond);
 
+// Many rows through units of random codes; weights a second count each weight once for every row.
+void BM_ApplyTcqUnitToRows(benchmark::State& state) {
+  const TcqKernels& kernels = TcqKernelsOf(TargetOf(state));
+  const int64_t num_rows = state.range(1);
+  const RandomUnits units(8);
+  const ExpertRotations rotations = ExpertRotations::Of(kHiddenSize, kUnitWidth, 1);
+  const auto words_of_row = static_cast<size_t>(TcqRowWords(kHiddenSize));
+  std::vector<int32_t> words(words_of_row * static_cast<size_t>(num_rows));
+  std::vector<std::byte> scratch(static_cast<size_t>(
+      std::max(ExpertRowsScratchBytes(kHiddenSize, kUnitWidth), TcqRowScratchBytes(kHiddenSize))));
+  std::vector<WeightedRow> rows;
+  for (int64_t r = 0; r < num_rows; ++r) {
+    const std::span<int32_t> of_row(words.data() + rows.size() * words_of_row, words_of_row);
+    const std::vector<float> x = Gaussian(kHiddenSize, static_cast<uint32_t>(r));
+    rows.push_back({PrepareTcqRow(rotations.input, x, of_row, scratch), 1e-6});
+  }
+  std::vector<int64_t> out(static_cast<size_t>(num_rows * kHiddenSize));
+  int64_t next = 0;
+  for (auto _ : state) {
+    for (int64_t begin = 0; begin < num_rows; begin += kMostRowsTogether) {
+      const auto count = static_cast<size_t>(std::min(kMostRowsTogether, num_rows - begin));
+      ApplyTcqUnitToRows(kernels, units.At(next), rotations.unit,
+                         std::span(rows).subspan(static_cast<size_t>(begin), count), scratch,
+                         [&](size_t row, int64_t first, std::span<const double> terms) {
+                           const auto at = (static_cast<size_t>(begin) + row) * kHiddenSize +
+                                           static_cast<size_t>(first);
+                           return AddFixedPoint(terms, std::span(out).subspan(at, terms.size()));
+                         });
+    }
+    next = (next + 1) % 8;
+  }
+  CountWeights(state, 3 * kHiddenSize * kUnitWidth * num_rows);
+}
+BENCHMARK(BM_ApplyTcqUnitToRows)
+    ->Apply([](benchmark::internal::Benchmark* benchmark) {
+      benchmark->ArgNames({"target", "rows"});
+      for (const KernelTarget target : SupportedKernelTargets()) {
+        for (const int64_t rows : {1, 2, 4, 8, 16, 64, 256}) {
+          benchmark->Args({static_cast<int>(target), rows});
+        }
+      }
+    })
+    ->Unit(benchmark::kMicrosecond);
+
 // Rotation, quantization and planes of one row; 7168 is Kimi K3's hidden size.
 void BM_PrepareTcqRow(benchmark::State& state) {
   const InputRotation rotation(state.range(0), 1);
   const std::vector<float> x = Gaussian(state.range(0), 1);
-  std::vector<int32_t> words(static_cast<size_t>(TcqPreparedRowElements(state.range(0))));
+  std::vector<int32_t> words(static_cast<size_t>(TcqRowWords(state.range(0))));
+  std::vector<std::byte> scratch(static_cast<size_t>(TcqRowScratchBytes(state.range(0))));
   for (auto _ : state) {
-    benchmark::DoNotOptimize(PrepareTcqRow(rotation, x, words));
+    benchmark::DoNotOptimize(PrepareTcqRow(rotation, x, words, scratch));
   }
 }
 BENCHMARK(BM_PrepareTcqRow)

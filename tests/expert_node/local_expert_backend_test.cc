@@ -226,6 +226,30 @@ TEST_P(LocalExpertBackendTest, ThreadsCacheSizeAndBatchingChangeNoBit) {
   }
 }
 
+// More rows than are prepared at a time, on more threads than there are processors.
+TEST_P(LocalExpertBackendTest, AThousandRowsGiveTheBitsOfEachAlone) {
+  ThreadPool many(5);
+  ThreadPool one(1);
+  const auto together = Backend(many);
+  const auto alone = Backend(one);
+  const TestBatch batch = MakeBatch(1000);
+  const std::vector<int64_t> out = Execute(*together, batch, {kWhole});
+  std::vector<int64_t> expected;
+  for (int64_t row = 0; row < batch.num_rows; ++row) {
+    TestBatch single;
+    single.num_rows = 1;
+    const auto from = [row](const auto& all, int64_t size) {
+      return std::vector(all.begin() + row * size, all.begin() + (row + 1) * size);
+    };
+    single.rows = from(batch.rows, kHiddenSize);
+    single.ids = from(batch.ids, kPerToken);
+    single.weights = from(batch.weights, kPerToken);
+    const std::vector<int64_t> sums = Execute(*alone, single, {kWhole});
+    expected.insert(expected.end(), sums.begin(), sums.end());
+  }
+  EXPECT_EQ(out, expected);
+}
+
 TEST_P(LocalExpertBackendTest, ReadsEveryMissedRecordOnceAndCountsHits) {
   const auto backend = Backend(pool_, 14);
   const TestBatch batch = MakeBatch(1);
@@ -431,13 +455,15 @@ TEST_P(LocalExpertBackendTest, RefusesWhatItDoesNotHoldByName) {
 
 TEST_P(LocalExpertBackendTest, NamesTheUnitWhoseOutputLeavesTheFixedPointRange) {
   const auto backend = Backend(pool_);
-  TestBatch batch = MakeBatch(1);
-  for (float& value : batch.rows) {
-    value *= 1e6F;
+  for (const int64_t num_rows : {1, 3}) {
+    TestBatch batch = MakeBatch(num_rows);
+    for (float& value : std::span(batch.rows).first(kHiddenSize)) {
+      value *= 1e6F;
+    }
+    EXPECT_THAT(ExecuteStatus(*backend, batch),
+                StatusIs(absl::StatusCode::kOutOfRange,
+                         ::testing::MatchesRegex("layer 2 expert (0|4|8) unit [0-2]: .*2\\^17.*")));
   }
-  EXPECT_THAT(ExecuteStatus(*backend, batch),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       ::testing::MatchesRegex("layer 2 expert (0|4|8) unit [0-2]: .*2\\^17.*")));
 }
 
 TEST_P(LocalExpertBackendTest, NeedsSlotsForTheExpertsOfOneToken) {

@@ -5,12 +5,15 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/activation_quant.h"
 #include "kernels/expert_apply.h"
+#include "kernels/expert_apply_rows.h"
+#include "kernels/fixed_point.h"
 #include "kernels/math.h"
 #include "kernels/tcq_encode.h"
 
@@ -151,17 +154,29 @@ class Scratch {
   size_t begin_ = 0;
 };
 
+// A row of activations, made ready for a unit.
+struct Prepared {
+  Prepared(const Unit& unit, const std::vector<float>& x)
+      : storage(TcqRowWords(unit.shape.hidden_size) * static_cast<int64_t>(sizeof(int32_t))) {
+    Scratch scratch(TcqRowScratchBytes(unit.shape.hidden_size));
+    row = PrepareTcqRow(unit.rotations.input, x,
+                        {reinterpret_cast<int32_t*>(storage.span().data()),
+                         static_cast<size_t>(TcqRowWords(unit.shape.hidden_size))},
+                        scratch.span());
+    EXPECT_TRUE(storage.GuardIsWhole());
+    EXPECT_TRUE(scratch.GuardIsWhole());
+  }
+  Scratch storage;  // what the row points into
+  TcqPreparedRow row;
+};
+
 bool ApplyWith(const TcqKernels& kernels, const Unit& unit, const std::vector<float>& x,
                double weight, std::vector<int64_t>& out) {
-  const int64_t elements = TcqPreparedRowElements(unit.shape.hidden_size);
-  Scratch storage(elements * static_cast<int64_t>(sizeof(int32_t)));
-  const TcqPreparedRow row = PrepareTcqRow(
-      unit.rotations.input, x,
-      {reinterpret_cast<int32_t*>(storage.span().data()), static_cast<size_t>(elements)});
+  Prepared prepared(unit, x);
+  const TcqPreparedRow& row = prepared.row;
   Scratch scratch(ExpertScratchBytes(unit.shape.hidden_size, unit.shape.unit_width));
   const bool ok =
       ApplyTcqUnit(kernels, unit.View(), unit.rotations.unit, row, weight, scratch.span(), out);
-  EXPECT_TRUE(storage.GuardIsWhole());
   EXPECT_TRUE(scratch.GuardIsWhole());
   return ok;
 }
@@ -271,6 +286,51 @@ TEST(TcqApplyTest, DenormalsAndExtremeSpreadsAreExactToTheirLargest) {
     worst = std::max(worst, std::fabs(static_cast<double>(out[j]) * kStep - expected[j]));
   }
   EXPECT_LE(worst / largest, 3.6e-6);
+}
+
+// Rows together give what each gives alone, whatever the others are: a row that breaks breaks no other.
+TEST(TcqApplyTest, RowsTogetherGiveTheBitsOfEach) {
+  for (const Shape shape : kShapes) {
+    const Unit unit(shape, 30);
+    const auto hidden_size = static_cast<size_t>(shape.hidden_size);
+    std::vector<std::vector<float>> x;
+    for (uint32_t r = 0; r < kMostRowsTogether; ++r) {
+      x.push_back(RandomRow(shape.hidden_size, 31 + r));
+    }
+    x[1].assign(hidden_size, 0.0F);
+    x[2].assign(hidden_size, 1e-41F);
+    x[3][2] = std::nanf("");
+    for (const KernelTarget target : SupportedKernelTargets()) {
+      const TcqKernels& kernels = TcqKernelsOf(target);
+      for (const size_t count : {size_t{1}, size_t{3}, size_t{4}, size_t{11}, x.size()}) {
+        std::vector<std::unique_ptr<Prepared>> prepared;
+        std::vector<WeightedRow> rows;
+        std::vector<std::vector<int64_t>> expected;
+        for (size_t a = 0; a < count; ++a) {
+          prepared.push_back(std::make_unique<Prepared>(unit, x[a]));
+          rows.push_back({prepared[a]->row, 0.25 * static_cast<double>(a) - 1});
+          expected.push_back(Zeros(shape));
+          EXPECT_EQ(ApplyWith(kernels, unit, x[a], rows[a].weight, expected[a]), a != 3);
+        }
+        std::vector<std::vector<int64_t>> out(count, Zeros(shape));
+        Scratch scratch(ExpertRowsScratchBytes(shape.hidden_size, shape.unit_width));
+        const bool ok = ApplyTcqUnitToRows(
+            kernels, unit.View(), unit.rotations.unit, rows, scratch.span(),
+            [&](size_t row, int64_t first, std::span<const double> terms) {
+              return AddFixedPoint(
+                  terms, std::span(out[row]).subspan(static_cast<size_t>(first), terms.size()));
+            });
+        EXPECT_EQ(ok, count <= 3);
+        EXPECT_TRUE(scratch.GuardIsWhole());
+        for (size_t a = 0; a < count; ++a) {
+          if (a != 3) {
+            ASSERT_EQ(out[a], expected[a])
+                << KernelTargetName(target) << ", row " << a << " of " << count;
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -129,8 +129,13 @@ TEST_P(TcqKernelsTest, TheLargestAndTheSmallestSumsAreExact) {
       const Activations activations(
           shape, std::vector<int32_t>(static_cast<size_t>(shape.padded_columns()), activation));
       const std::vector<int64_t> before(3, 3);
-      EXPECT_EQ(Computed(shape, codes, activations, before),
-                Expected(shape, codes, activations.q, before));
+      const std::vector<int64_t> expected = Expected(shape, codes, activations.q, before);
+      EXPECT_EQ(Computed(shape, codes, activations, before), expected);
+      const std::vector<const int32_t*> words(9, activations.words.data());
+      std::vector<int64_t> sums(3 * words.size(), 3);
+      TcqKernelsOf(GetParam())
+          .add_codes_to_rows(shape, codes.data(), 0, 3, words.data(), 9, sums.data());
+      EXPECT_EQ(std::vector<int64_t>(sums.end() - 3, sums.end()), expected);
     }
   }
 }
@@ -141,6 +146,41 @@ TEST_P(TcqKernelsTest, ActivationsOfZeroGiveNothing) {
       shape, std::vector<int32_t>(static_cast<size_t>(shape.padded_columns()), 0));
   EXPECT_THAT(Computed(shape, RandomCodes(shape, 1), activations, std::vector<int64_t>(40, -5)),
               ::testing::Each(-5));
+}
+
+// Strips of a matrix that begin and end anywhere, with more and fewer rows of activations than go together.
+TEST_P(TcqKernelsTest, ManyRowsOfActivationsGiveTheSumsOfEach) {
+  constexpr size_t kRows = 21;
+  uint32_t seed = 100;
+  for (const int64_t columns : {8, 16, 100, 128, 2304}) {
+    for (const int64_t rows : {1, 15, 16, 40, 77}) {
+      const TcqShape shape = TcqShapeOf(rows, columns);
+      const std::vector<uint8_t> codes = RandomCodes(shape, ++seed);
+      std::vector<Activations> activations;
+      std::vector<const int32_t*> words;
+      std::vector<std::vector<int64_t>> expected;
+      for (size_t a = 0; a < kRows; ++a) {
+        activations.emplace_back(shape, RandomActivations(shape, ++seed));
+        words.push_back(activations[a].words.data());
+        expected.push_back(Expected(shape, codes, activations[a].q,
+                                    std::vector<int64_t>(static_cast<size_t>(rows), 7)));
+      }
+      for (const int64_t begin : {int64_t{0}, rows / 3, rows - 1}) {
+        const int64_t end = begin == 0 ? rows : std::min(rows, begin + 17);
+        for (const int64_t count : {0, 1, 2, 3, 5, 8, 15, 21}) {
+          std::vector<int64_t> sums(static_cast<size_t>(count * (end - begin)), 7);
+          TcqKernelsOf(GetParam())
+              .add_codes_to_rows(shape, codes.data(), begin, end, words.data(), count, sums.data());
+          std::vector<int64_t> wanted;
+          for (size_t a = 0; a < static_cast<size_t>(count); ++a) {
+            wanted.insert(wanted.end(), expected[a].begin() + begin, expected[a].begin() + end);
+          }
+          ASSERT_EQ(sums, wanted) << rows << " x " << columns << ", rows " << begin << " to " << end
+                                  << ", " << count << " of activations";
+        }
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TcqKernelsTest,
