@@ -7,11 +7,10 @@
 //   Tables, LoadTables  what all vectors need
 //   Sums                of the rows of a vector, one of 32 bits for each plane of the activations
 //   Zero, Store         their begin, and their end as numbers [plane][row]
-//   AddRows             adds a vector of rows of one bundle
+//   LoadBits            of a vector of rows of one bundle (tcq_windows.h)
+//   AddRows             adds their products
 #ifndef SHOAL_KERNELS_TCQ_BLOCKS_H_
 #define SHOAL_KERNELS_TCQ_BLOCKS_H_
-
-#include <immintrin.h>
 
 #include <cstdint>
 
@@ -30,8 +29,7 @@ static constexpr int64_t kTcqBytesAhead = 32768;
 
 static inline void PrefetchPlanes(const uint8_t* codes, int64_t plane_bytes) {
   for (int plane = 0; plane < kTcqPlanes; ++plane) {
-    _mm_prefetch(reinterpret_cast<const char*>(codes + plane * plane_bytes + kTcqBytesAhead),
-                 _MM_HINT_T0);
+    __builtin_prefetch(codes + plane * plane_bytes + kTcqBytesAhead);
   }
 }
 
@@ -63,8 +61,9 @@ static void AddBlock(const uint8_t* codes, int64_t plane_bytes, bool is_first, i
     for (int64_t r = 0; r < rows; r += kVectorRows) {
       const uint8_t* here = codes + b * kTcqPlanes * plane_bytes + r * kGroups;
       PrefetchPlanes(here, plane_bytes);
-      Target::template AddRows<kGroups>(here, plane_bytes, is_first && r == 0, rows - r, tables,
-                                        words + b * kTcqBundleWords, block[r / kVectorRows]);
+      const auto bits =
+          Target::template LoadBits<kGroups>(here, plane_bytes, is_first && r == 0, rows - r);
+      Target::AddRows(bits, tables, words + b * kTcqBundleWords, block[r / kVectorRows]);
     }
   }
   AddPlanes<Target>(block, rows, sums);

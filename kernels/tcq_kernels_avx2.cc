@@ -7,20 +7,12 @@
 #include "kernels/tcq_blocks.h"
 #include "kernels/tcq_kernels.h"
 #include "kernels/tcq_tiles.h"
+#include "kernels/tcq_windows.h"
 
 namespace shoal {
 namespace {
 
 constexpr int64_t kRowsOfVector = 8;
-struct HalfTables {
-  __m256i low;
-  __m256i high;
-};
-
-HalfTables LoadHalfTables() {
-  return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqLow))),
-          _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqHigh)))};
-}
 
 // The bytes of eight rows, those of a row in its 32 bits whatever the number of groups.
 template <int kGroups>
@@ -34,98 +26,16 @@ template <int kGroups>
   }
 }
 
-// Of fewer rows, zeros behind them.
+// Of `rows` rows; zeros behind them where they are fewer.
 template <int kGroups>
-__m256i LoadLastRows(const uint8_t* bytes, int64_t rows) {
+[[gnu::always_inline]] inline __m256i LoadRows(const uint8_t* bytes, int64_t rows) {
+  if (rows >= kRowsOfVector) {
+    return LoadRows<kGroups>(bytes);
+  }
   uint8_t padded[kRowsOfVector * kGroups] = {};
   std::memcpy(padded, bytes, static_cast<size_t>(rows * kGroups));
   return LoadRows<kGroups>(padded);
 }
-
-// kMask ? first : second, bit by bit, of the lowest four.
-template <int kMask>
-__m256i Join(__m256i first, __m256i second) {
-  return _mm256_or_si256(_mm256_and_si256(first, _mm256_set1_epi8(kMask)),
-                         _mm256_and_si256(second, _mm256_set1_epi8(0x0f & ~kMask)));
-}
-template <int kShift>
-__m256i Half(__m256i bits) {
-  return _mm256_and_si256(_mm256_srli_epi16(bits, kShift), _mm256_set1_epi8(0x0f));
-}
-
-// The bits of a row and the last of the row before: three planes and `before`, eight bits each.
-struct Bits {
-  __m256i before;
-  __m256i first;
-  __m256i second;
-  __m256i third;
-};
-
-// Of `rows` rows, of which the first kRowsOfVector are looked at.
-template <int kGroups>
-[[gnu::always_inline]] inline Bits LoadBits(const uint8_t* codes, int64_t plane_bytes,
-                                            bool is_first, int64_t rows) {
-  const uint8_t* third = codes + 2 * plane_bytes;
-  Bits bits;
-  if (rows >= kRowsOfVector) {
-    bits.first = LoadRows<kGroups>(codes);
-    bits.second = LoadRows<kGroups>(codes + plane_bytes);
-    bits.third = LoadRows<kGroups>(third);
-  } else {
-    bits.first = LoadLastRows<kGroups>(codes, rows);
-    bits.second = LoadLastRows<kGroups>(codes + plane_bytes, rows);
-    bits.third = LoadLastRows<kGroups>(third, rows);
-  }
-  if (is_first) {
-    const __m256i one_later = _mm256_set_epi32(6, 5, 4, 3, 2, 1, 0, 0);
-    bits.before = _mm256_blend_epi32(_mm256_permutevar8x32_epi32(bits.third, one_later),
-                                     _mm256_set1_epi8(kTcqStart), 1);
-  } else {
-    bits.before = rows >= kRowsOfVector ? LoadRows<kGroups>(third - kGroups)
-                                        : LoadLastRows<kGroups>(third - kGroups, rows);
-  }
-  return bits;
-}
-
-// low[w & 15] + high[w >> 4] of the windows of a column. The lower half of the window of column t are bits
-// 3 t - 5 to 3 t - 2 of the row, the upper half bits 3 t - 1 to 3 t + 2.
-template <int kColumn>
-[[gnu::always_inline]] inline __m256i Values(const Bits& bits, const HalfTables& tables) {
-  __m256i low;
-  __m256i high;
-  if constexpr (kColumn == 0) {
-    low = Half<3>(bits.before);
-    high = Join<0x01>(_mm256_srli_epi16(bits.before, 7), _mm256_slli_epi16(bits.first, 1));
-  } else if constexpr (kColumn == 1) {
-    low = Join<0x03>(_mm256_srli_epi16(bits.before, 6), _mm256_slli_epi16(bits.first, 2));
-    high = Half<2>(bits.first);
-  } else if constexpr (kColumn == 2) {
-    low = Half<1>(bits.first);
-    high = Join<0x07>(_mm256_srli_epi16(bits.first, 5), _mm256_slli_epi16(bits.second, 3));
-  } else if constexpr (kColumn == 3) {
-    low = Half<4>(bits.first);
-    high = Half<0>(bits.second);
-  } else if constexpr (kColumn == 4) {
-    low = Join<0x01>(_mm256_srli_epi16(bits.first, 7), _mm256_slli_epi16(bits.second, 1));
-    high = Half<3>(bits.second);
-  } else if constexpr (kColumn == 5) {
-    low = Half<2>(bits.second);
-    high = Join<0x03>(_mm256_srli_epi16(bits.second, 6), _mm256_slli_epi16(bits.third, 2));
-  } else if constexpr (kColumn == 6) {
-    low = Join<0x07>(_mm256_srli_epi16(bits.second, 5), _mm256_slli_epi16(bits.third, 3));
-    high = Half<1>(bits.third);
-  } else {
-    low = Half<0>(bits.third);
-    high = Half<4>(bits.third);
-  }
-  return _mm256_add_epi8(_mm256_shuffle_epi8(tables.low, low),
-                         _mm256_shuffle_epi8(tables.high, high));
-}
-
-// Sums of eight rows, of each plane of the activations.
-struct PlaneSums {
-  __m256i plane[kActivationPlanes];
-};
 
 // Two columns at once: a product of two values with seven bits of activations is at most 2 * 127 * 64, so two
 // of them fit 16 bits. `word` is that of the even column.
@@ -136,26 +46,26 @@ struct PlaneSums {
   return _mm256_add_epi32(sums, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
 }
 
-template <int kColumn>
-[[gnu::always_inline]] inline void AddTwoColumns(const Bits& bits, const HalfTables& tables,
-                                                 const int32_t* words, PlaneSums& sums) {
-  const __m256i even = Values<kColumn>(bits, tables);
-  const __m256i odd = Values<kColumn + 1>(bits, tables);
-#pragma GCC unroll 3
-  for (int plane = 0; plane < kActivationPlanes; ++plane) {
-    sums.plane[plane] =
-        AddProducts(sums.plane[plane], even, odd, words + plane * kTcqGroupColumns + kColumn);
-  }
-}
-
-struct Avx2 {
+class Avx2 {
+ public:
   static constexpr int64_t kVectorRows = kRowsOfVector;
   static constexpr int64_t kVectorBytes = sizeof(__m256i);
   static constexpr int kTileRows = 3;  // nine registers of sums
-  using Tables = HalfTables;
-  using Sums = PlaneSums;
+  using Vector = __m256i;
+  struct Tables {
+    __m256i low;
+    __m256i high;
+  };
+  // Of eight rows, of each plane of the activations.
+  struct Sums {
+    __m256i plane[kActivationPlanes];
+  };
 
-  static Tables LoadTables() { return LoadHalfTables(); }
+  static Tables LoadTables() {
+    return {
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqLow))),
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqHigh)))};
+  }
   static Sums Zero() {
     return {{_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()}};
   }
@@ -165,11 +75,48 @@ struct Avx2 {
     }
   }
 
+  // Bytes have no shifts of their own: bits of neighbours come in above and below. vpshufb wants the four above
+  // an index to be zeros.
+  template <int kShift>
+  static Vector Right(Vector bits) {
+    return _mm256_srli_epi16(bits, kShift);
+  }
+  template <int kShift>
+  static Vector Left(Vector bits) {
+    return _mm256_slli_epi16(bits, kShift);
+  }
+  template <int kShift>
+  static Vector Half(Vector bits) {
+    return _mm256_and_si256(Right<kShift>(bits), _mm256_set1_epi8(0x0f));
+  }
+  template <int kMask>
+  static Vector Join(Vector first, Vector second) {
+    return _mm256_or_si256(_mm256_and_si256(first, _mm256_set1_epi8(kMask)),
+                           _mm256_and_si256(second, _mm256_set1_epi8(0x0f & ~kMask)));
+  }
+  static Vector Look(Vector table, Vector index) { return _mm256_shuffle_epi8(table, index); }
+  static Vector AddBytes(Vector a, Vector b) { return _mm256_add_epi8(a, b); }
+
   template <int kGroups>
-  [[gnu::always_inline]] static void AddRows(const uint8_t* codes, int64_t plane_bytes,
-                                             bool is_first, int64_t rows, const Tables& tables,
+  [[gnu::always_inline]] static TcqBits<Avx2> LoadBits(const uint8_t* codes, int64_t plane_bytes,
+                                                       bool is_first, int64_t rows) {
+    const uint8_t* third = codes + 2 * plane_bytes;
+    TcqBits<Avx2> bits;
+    bits.first = LoadRows<kGroups>(codes, rows);
+    bits.second = LoadRows<kGroups>(codes + plane_bytes, rows);
+    bits.third = LoadRows<kGroups>(third, rows);
+    if (is_first) {
+      const __m256i one_later = _mm256_set_epi32(6, 5, 4, 3, 2, 1, 0, 0);
+      bits.before = _mm256_blend_epi32(_mm256_permutevar8x32_epi32(bits.third, one_later),
+                                       _mm256_set1_epi8(kTcqStart), 1);
+    } else {
+      bits.before = LoadRows<kGroups>(third - kGroups, rows);
+    }
+    return bits;
+  }
+
+  [[gnu::always_inline]] static void AddRows(const TcqBits<Avx2>& bits, const Tables& tables,
                                              const int32_t* words, Sums& sums) {
-    const Bits bits = LoadBits<kGroups>(codes, plane_bytes, is_first, rows);
     Sums sum = sums;
     AddTwoColumns<0>(bits, tables, words, sum);
     AddTwoColumns<2>(bits, tables, words, sum);
@@ -178,20 +125,8 @@ struct Avx2 {
     sums = sum;
   }
 
-  template <int kGroups>
-  [[gnu::always_inline]] static void Decode(const uint8_t* codes, int64_t plane_bytes,
-                                            bool is_first, int64_t rows, const Tables& tables,
-                                            uint8_t* values) {
-    const Bits bits = LoadBits<kGroups>(codes, plane_bytes, is_first, rows);
-    auto* columns = reinterpret_cast<__m256i*>(values);
-    _mm256_store_si256(columns, Values<0>(bits, tables));
-    _mm256_store_si256(columns + 1, Values<1>(bits, tables));
-    _mm256_store_si256(columns + 2, Values<2>(bits, tables));
-    _mm256_store_si256(columns + 3, Values<3>(bits, tables));
-    _mm256_store_si256(columns + 4, Values<4>(bits, tables));
-    _mm256_store_si256(columns + 5, Values<5>(bits, tables));
-    _mm256_store_si256(columns + 6, Values<6>(bits, tables));
-    _mm256_store_si256(columns + 7, Values<7>(bits, tables));
+  static void StoreValues(Vector values, uint8_t* to) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to), values);
   }
 
   template <int kRows>
@@ -218,6 +153,19 @@ struct Avx2 {
 #pragma GCC unroll 9
     for (int i = 0; i < kRows * kActivationPlanes; ++i) {
       sums[i / kActivationPlanes].plane[i % kActivationPlanes] = sum[i];
+    }
+  }
+
+ private:
+  template <int kColumn>
+  [[gnu::always_inline]] static void AddTwoColumns(const TcqBits<Avx2>& bits, const Tables& tables,
+                                                   const int32_t* words, Sums& sums) {
+    const __m256i even = TcqValues<Avx2, kColumn>(bits, tables);
+    const __m256i odd = TcqValues<Avx2, kColumn + 1>(bits, tables);
+#pragma GCC unroll 3
+    for (int plane = 0; plane < kActivationPlanes; ++plane) {
+      sums.plane[plane] =
+          AddProducts(sums.plane[plane], even, odd, words + plane * kTcqGroupColumns + kColumn);
     }
   }
 };

@@ -11,20 +11,10 @@
 #include "kernels/tcq_blocks.h"
 #include "kernels/tcq_kernels.h"
 #include "kernels/tcq_tiles.h"
+#include "kernels/tcq_windows.h"
 
 namespace shoal {
 namespace {
-
-constexpr int64_t kRowsOfVector = 16;
-struct HalfTables {
-  __m512i low;
-  __m512i high;
-};
-
-HalfTables LoadHalfTables() {
-  return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqLow))),
-          _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqHigh)))};
-}
 
 // The bytes of the rows in `mask`, those of a row in its 32 bits whatever the number of groups.
 template <int kGroups>
@@ -38,70 +28,6 @@ template <int kGroups>
   }
 }
 
-// mask ? first : second, bit by bit.
-template <int kMask>
-__m512i Join(__m512i first, __m512i second) {
-  return _mm512_ternarylogic_epi32(_mm512_set1_epi8(kMask), first, second, 0xca);
-}
-
-// The bits of a row and the last of the row before: three planes and `before`, eight bits each.
-struct Bits {
-  __m512i before;
-  __m512i first;
-  __m512i second;
-  __m512i third;
-};
-
-// Of `rows` rows, of which the first kRowsOfVector are looked at.
-template <int kGroups>
-[[gnu::always_inline]] inline Bits LoadBits(const uint8_t* codes, int64_t plane_bytes,
-                                            bool is_first, int64_t rows) {
-  const __mmask16 mask = rows >= kRowsOfVector ? 0xffff : static_cast<__mmask16>((1 << rows) - 1);
-  const uint8_t* third = codes + 2 * plane_bytes;
-  Bits bits;
-  bits.first = LoadRows<kGroups>(mask, codes);
-  bits.second = LoadRows<kGroups>(mask, codes + plane_bytes);
-  bits.third = LoadRows<kGroups>(mask, third);
-  bits.before = is_first ? _mm512_alignr_epi32(bits.third, _mm512_set1_epi8(kTcqStart), 15)
-                         : LoadRows<kGroups>(mask, third - kGroups);
-  return bits;
-}
-
-// low[w & 15] + high[w >> 4] of the windows of the eight columns. The lower half of the window of column t
-// are bits 3 t - 5 to 3 t - 2 of the row, the upper half bits 3 t - 1 to 3 t + 2.
-template <int kColumn>
-[[gnu::always_inline]] inline __m512i Values(const Bits& bits, const HalfTables& tables) {
-  __m512i low;
-  __m512i high;
-  if constexpr (kColumn == 0) {
-    low = _mm512_srli_epi16(bits.before, 3);
-    high = Join<0x01>(_mm512_srli_epi16(bits.before, 7), _mm512_slli_epi16(bits.first, 1));
-  } else if constexpr (kColumn == 1) {
-    low = Join<0x03>(_mm512_srli_epi16(bits.before, 6), _mm512_slli_epi16(bits.first, 2));
-    high = _mm512_srli_epi16(bits.first, 2);
-  } else if constexpr (kColumn == 2) {
-    low = _mm512_srli_epi16(bits.first, 1);
-    high = Join<0x07>(_mm512_srli_epi16(bits.first, 5), _mm512_slli_epi16(bits.second, 3));
-  } else if constexpr (kColumn == 3) {
-    low = _mm512_srli_epi16(bits.first, 4);
-    high = bits.second;
-  } else if constexpr (kColumn == 4) {
-    low = Join<0x01>(_mm512_srli_epi16(bits.first, 7), _mm512_slli_epi16(bits.second, 1));
-    high = _mm512_srli_epi16(bits.second, 3);
-  } else if constexpr (kColumn == 5) {
-    low = _mm512_srli_epi16(bits.second, 2);
-    high = Join<0x03>(_mm512_srli_epi16(bits.second, 6), _mm512_slli_epi16(bits.third, 2));
-  } else if constexpr (kColumn == 6) {
-    low = Join<0x07>(_mm512_srli_epi16(bits.second, 5), _mm512_slli_epi16(bits.third, 3));
-    high = _mm512_srli_epi16(bits.third, 1);
-  } else {
-    low = bits.third;
-    high = _mm512_srli_epi16(bits.third, 4);
-  }
-  return _mm512_add_epi8(_mm512_permutexvar_epi8(low, tables.low),
-                         _mm512_permutexvar_epi8(high, tables.high));
-}
-
 // Sums of 16 rows, of each plane of the activations.
 struct PlaneSums {
   __m512i low;
@@ -109,35 +35,35 @@ struct PlaneSums {
   __m512i high;
 };
 
-// sum += the dot products of values with one word. By hand, because g++ 12 copies each sum of the intrinsic from one
-// register to another and to memory where there are many.
+// sum += the dot products of values with one word. By hand, because g++ 12 copies each sum of the intrinsic from
+// one register to another and to memory where there are many.
 [[gnu::always_inline]] inline void AddProducts(__m512i values, const int32_t* word, __m512i& sum) {
   asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(values), "m"(*word));
 }
 
 // Of one column; `word` is that of the lowest plane.
-[[gnu::always_inline]] inline void AddProducts(__m512i values, const int32_t* word,
-                                               PlaneSums& sums) {
+[[gnu::always_inline]] inline void AddColumn(__m512i values, const int32_t* word, PlaneSums& sums) {
   AddProducts(values, word, sums.low);
   AddProducts(values, word + kTcqGroupColumns, sums.middle);
   AddProducts(values, word + 2 * kTcqGroupColumns, sums.high);
 }
 
-template <int kColumn>
-[[gnu::always_inline]] inline void AddColumn(const Bits& bits, const HalfTables& tables,
-                                             const int32_t* words, PlaneSums& sums) {
-  AddProducts(Values<kColumn>(bits, tables), words + kColumn, sums);
-}
-
 class Avx512 {
  public:
-  static constexpr int64_t kVectorRows = kRowsOfVector;
+  static constexpr int64_t kVectorRows = 16;
   static constexpr int64_t kVectorBytes = sizeof(__m512i);
   static constexpr int kTileRows = 8;  // 24 registers of sums
-  using Tables = HalfTables;
+  using Vector = __m512i;
+  struct Tables {
+    __m512i low;
+    __m512i high;
+  };
   using Sums = PlaneSums;
 
-  static Tables LoadTables() { return LoadHalfTables(); }
+  static Tables LoadTables() {
+    return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqLow))),
+            _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqHigh)))};
+  }
   static Sums Zero() {
     return {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
   }
@@ -147,38 +73,55 @@ class Avx512 {
     _mm512_store_si512(planes[2], sums.high);
   }
 
+  // Bytes have no shifts of their own: bits of neighbours come in above and below.
+  template <int kShift>
+  static Vector Right(Vector bits) {
+    return _mm512_srli_epi16(bits, kShift);
+  }
+  template <int kShift>
+  static Vector Left(Vector bits) {
+    return _mm512_slli_epi16(bits, kShift);
+  }
+  template <int kShift>
+  static Vector Half(Vector bits) {
+    return kShift == 0 ? bits : Right<kShift>(bits);
+  }
+  template <int kMask>
+  static Vector Join(Vector first, Vector second) {
+    return _mm512_ternarylogic_epi32(_mm512_set1_epi8(kMask), first, second, 0xca);
+  }
+  static Vector Look(Vector table, Vector index) { return _mm512_permutexvar_epi8(index, table); }
+  static Vector AddBytes(Vector a, Vector b) { return _mm512_add_epi8(a, b); }
+
   template <int kGroups>
-  [[gnu::always_inline]] static void AddRows(const uint8_t* codes, int64_t plane_bytes,
-                                             bool is_first, int64_t rows, const Tables& tables,
+  [[gnu::always_inline]] static TcqBits<Avx512> LoadBits(const uint8_t* codes, int64_t plane_bytes,
+                                                         bool is_first, int64_t rows) {
+    const __mmask16 mask = rows >= kVectorRows ? 0xffff : static_cast<__mmask16>((1 << rows) - 1);
+    const uint8_t* third = codes + 2 * plane_bytes;
+    TcqBits<Avx512> bits;
+    bits.first = LoadRows<kGroups>(mask, codes);
+    bits.second = LoadRows<kGroups>(mask, codes + plane_bytes);
+    bits.third = LoadRows<kGroups>(mask, third);
+    bits.before = is_first ? _mm512_alignr_epi32(bits.third, _mm512_set1_epi8(kTcqStart), 15)
+                           : LoadRows<kGroups>(mask, third - kGroups);
+    return bits;
+  }
+
+  [[gnu::always_inline]] static void AddRows(const TcqBits<Avx512>& bits, const Tables& tables,
                                              const int32_t* words, Sums& sums) {
-    const Bits bits = LoadBits<kGroups>(codes, plane_bytes, is_first, rows);
     Sums sum = sums;
-    AddColumn<0>(bits, tables, words, sum);
-    AddColumn<1>(bits, tables, words, sum);
-    AddColumn<2>(bits, tables, words, sum);
-    AddColumn<3>(bits, tables, words, sum);
-    AddColumn<4>(bits, tables, words, sum);
-    AddColumn<5>(bits, tables, words, sum);
-    AddColumn<6>(bits, tables, words, sum);
-    AddColumn<7>(bits, tables, words, sum);
+    AddColumn(TcqValues<Avx512, 0>(bits, tables), words, sum);
+    AddColumn(TcqValues<Avx512, 1>(bits, tables), words + 1, sum);
+    AddColumn(TcqValues<Avx512, 2>(bits, tables), words + 2, sum);
+    AddColumn(TcqValues<Avx512, 3>(bits, tables), words + 3, sum);
+    AddColumn(TcqValues<Avx512, 4>(bits, tables), words + 4, sum);
+    AddColumn(TcqValues<Avx512, 5>(bits, tables), words + 5, sum);
+    AddColumn(TcqValues<Avx512, 6>(bits, tables), words + 6, sum);
+    AddColumn(TcqValues<Avx512, 7>(bits, tables), words + 7, sum);
     sums = sum;
   }
 
-  template <int kGroups>
-  [[gnu::always_inline]] static void Decode(const uint8_t* codes, int64_t plane_bytes,
-                                            bool is_first, int64_t rows, const Tables& tables,
-                                            uint8_t* values) {
-    const Bits bits = LoadBits<kGroups>(codes, plane_bytes, is_first, rows);
-    auto* columns = reinterpret_cast<__m512i*>(values);
-    _mm512_store_si512(columns, Values<0>(bits, tables));
-    _mm512_store_si512(columns + 1, Values<1>(bits, tables));
-    _mm512_store_si512(columns + 2, Values<2>(bits, tables));
-    _mm512_store_si512(columns + 3, Values<3>(bits, tables));
-    _mm512_store_si512(columns + 4, Values<4>(bits, tables));
-    _mm512_store_si512(columns + 5, Values<5>(bits, tables));
-    _mm512_store_si512(columns + 6, Values<6>(bits, tables));
-    _mm512_store_si512(columns + 7, Values<7>(bits, tables));
-  }
+  static void StoreValues(Vector values, uint8_t* to) { _mm512_store_si512(to, values); }
 
   template <int kRows>
   static void Multiply(const uint8_t* tile, int64_t bundles, const int32_t* const* words,
@@ -193,8 +136,8 @@ class Avx512 {
     Sums sum[] = {((void)kRow, Zero())...};
     for (int64_t b = 0; b < bundles; ++b) {
       for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
-        const __m512i values = _mm512_load_si512(tile + (b * kTcqGroupColumns + t) * kVectorBytes);
-        (AddProducts(values, words[kRow] + b * kTcqBundleWords + t, sum[kRow]), ...);
+        const Vector values = _mm512_load_si512(tile + (b * kTcqGroupColumns + t) * kVectorBytes);
+        (AddColumn(values, words[kRow] + b * kTcqBundleWords + t, sum[kRow]), ...);
       }
     }
     ((sums[kRow] = sum[kRow]), ...);

@@ -2,9 +2,10 @@
 // with every row of activations. Everything here is static, as in tcq_blocks.h.
 //
 // A target has, beside what tcq_blocks.h asks of it,
-//   kTileRows   rows of activations whose sums stay in registers while they go through a tile
-//   Decode      writes the values of a vector of rows of one bundle, column by column
-//   Multiply    adds a tile's products with up to kTileRows rows of activations
+//   kVectorBytes  of a vector of values
+//   kTileRows     rows of activations whose sums stay in registers while they go through a tile
+//   StoreValues   a vector of values, to memory
+//   Multiply      a tile's products with up to kTileRows rows of activations
 #ifndef SHOAL_KERNELS_TCQ_TILES_H_
 #define SHOAL_KERNELS_TCQ_TILES_H_
 
@@ -12,6 +13,7 @@
 
 #include "kernels/tcq_blocks.h"
 #include "kernels/tcq_kernels.h"
+#include "kernels/tcq_windows.h"
 
 namespace shoal {
 
@@ -26,6 +28,22 @@ struct TcqStrip {
   int64_t end = 0;
 };
 
+// The values of a vector of rows of one bundle, column by column.
+template <typename Target>
+[[gnu::always_inline]] static inline void DecodeBundle(const TcqBits<Target>& bits,
+                                                       const typename Target::Tables& tables,
+                                                       uint8_t* values) {
+  constexpr int64_t kBytes = Target::kVectorBytes;
+  Target::StoreValues(TcqValues<Target, 0>(bits, tables), values);
+  Target::StoreValues(TcqValues<Target, 1>(bits, tables), values + kBytes);
+  Target::StoreValues(TcqValues<Target, 2>(bits, tables), values + 2 * kBytes);
+  Target::StoreValues(TcqValues<Target, 3>(bits, tables), values + 3 * kBytes);
+  Target::StoreValues(TcqValues<Target, 4>(bits, tables), values + 4 * kBytes);
+  Target::StoreValues(TcqValues<Target, 5>(bits, tables), values + 5 * kBytes);
+  Target::StoreValues(TcqValues<Target, 6>(bits, tables), values + 6 * kBytes);
+  Target::StoreValues(TcqValues<Target, 7>(bits, tables), values + 7 * kBytes);
+}
+
 template <typename Target, int kGroups>
 static void DecodeTile(const TcqStrip& strip, int64_t row, int64_t first_bundle, int64_t bundles,
                        uint8_t* tile) {
@@ -35,12 +53,11 @@ static void DecodeTile(const TcqStrip& strip, int64_t row, int64_t first_bundle,
         strip.codes + (first_bundle + b) * kTcqPlanes * strip.plane_bytes + row * kGroups;
     // The same bundle of the next vector of rows is decoded when this tile has been multiplied.
     for (int plane = 0; plane < kTcqPlanes; ++plane) {
-      _mm_prefetch(reinterpret_cast<const char*>(here + plane * strip.plane_bytes +
-                                                 Target::kVectorRows * kGroups),
-                   _MM_HINT_T0);
+      __builtin_prefetch(here + plane * strip.plane_bytes + Target::kVectorRows * kGroups);
     }
-    Target::template Decode<kGroups>(here, strip.plane_bytes, row == 0, strip.end - row, tables,
-                                     tile + b * kTcqGroupColumns * Target::kVectorBytes);
+    const auto bits =
+        Target::template LoadBits<kGroups>(here, strip.plane_bytes, row == 0, strip.end - row);
+    DecodeBundle<Target>(bits, tables, tile + b * kTcqGroupColumns * Target::kVectorBytes);
   }
 }
 
