@@ -12,9 +12,10 @@ enum class KernelTarget {
   kScalar,  // no instruction set beyond what the whole program is built for
   kAvx2,
   kAvx512,  // F, BW, VL, VBMI, VNNI
+  kNeon,    // with the dot product of ARMv8.2; of rvq3 the scalar kernels
 };
 
-// "scalar", "avx2", "avx512".
+// "scalar", "avx2", "avx512", "neon".
 std::string_view KernelTargetName(KernelTarget target);
 std::optional<KernelTarget> ParseKernelTarget(std::string_view name);
 

@@ -44,17 +44,14 @@ const RvqKernels& RvqKernelsScalar() {
 
 const RvqKernels& RvqKernelsOf(KernelTarget target) {
   switch (target) {
-    case KernelTarget::kScalar:
-      return RvqKernelsScalar();
 #if defined(__x86_64__)
     case KernelTarget::kAvx2:
       return RvqKernelsAvx2();
     case KernelTarget::kAvx512:
       return RvqKernelsAvx512();
-#else
+#endif
     default:
       break;
-#endif
   }
   return RvqKernelsScalar();
 }

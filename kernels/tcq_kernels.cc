@@ -75,17 +75,17 @@ const TcqKernels& TcqKernelsScalar() {
 
 const TcqKernels& TcqKernelsOf(KernelTarget target) {
   switch (target) {
-    case KernelTarget::kScalar:
-      break;
 #if defined(__x86_64__)
     case KernelTarget::kAvx2:
       return TcqKernelsAvx2();
     case KernelTarget::kAvx512:
       return TcqKernelsAvx512();
-#else
+#elif defined(__aarch64__)
+    case KernelTarget::kNeon:
+      return TcqKernelsNeon();
+#endif
     default:
       break;
-#endif
   }
   return TcqKernelsScalar();
 }

@@ -35,6 +35,7 @@ const TcqKernels& TcqKernelsOf(KernelTarget target);
 const TcqKernels& TcqKernelsScalar();
 const TcqKernels& TcqKernelsAvx2();
 const TcqKernels& TcqKernelsAvx512();
+const TcqKernels& TcqKernelsNeon();
 
 }  // namespace shoal
 
