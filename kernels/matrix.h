@@ -28,6 +28,10 @@ struct Matrix {
 int64_t RowValueBytes(TrunkType type, int64_t cols);
 int64_t ScalesPerRow(TrunkType type, int64_t cols);
 
+// The values of one group of a row of kQ8 or kQ4, without their scale: out[kTrunkGroup], with zeros after the last
+// column.
+void WidenGroup(const Matrix& w, int64_t row, int64_t group, int16_t* out);
+
 }  // namespace shoal
 
 #endif  // SHOAL_KERNELS_MATRIX_H_

@@ -19,6 +19,8 @@
 
 namespace shoal {
 
+inline constexpr int kTrunkLowBits = 14;
+
 // An activation row as integers: q[i] = high[i] * 2^14 + low[i], |low| <= 2^13, |q| < 2^27; x[i] ~
 // q[i] * scales[i / 128]. The scale is a power of two. Arrays are padded with zeros to whole
 // groups.
@@ -26,6 +28,7 @@ struct TrunkRow {
   const int16_t* high = nullptr;
   const int16_t* low = nullptr;
   const double* scales = nullptr;
+  const double* sums = nullptr;  // of q, a group each
 };
 
 // Bytes of storage for one quantized row of `cols` elements.

@@ -25,6 +25,7 @@
 #include "kernels/rvq_kernels.h"
 #include "kernels/tcq_encode.h"
 #include "kernels/tcq_kernels.h"
+#include "tests/bench/read_memory.h"
 
 namespace shoal {
 namespace {
@@ -59,46 +60,81 @@ void CountWeights(benchmark::State& state, int64_t weights) {
                                                  benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// The memory bandwidth of one core: a sum over more than the caches hold.
+// The memory bandwidth of one core, and of two together: a sum over more than the caches hold, of which every thread
+// reads its part.
 void BM_ReadMemory(benchmark::State& state) {
-  std::vector<uint64_t> data(size_t{1} << 25, 1);
+  const std::vector<uint64_t> data((size_t{1} << 26) / static_cast<size_t>(state.threads()), 1);
   for (auto _ : state) {
-    uint64_t sum = 0;
-    for (const uint64_t value : data) {
-      sum += value;
-    }
-    benchmark::DoNotOptimize(sum);
+    benchmark::DoNotOptimize(SumOfWords(data));
   }
   CountBytes(state, static_cast<int64_t>(data.size() * sizeof(uint64_t)));
 }
-BENCHMARK(BM_ReadMemory)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_ReadMemory)->Threads(1)->Threads(2)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// One row through a matrix that is larger than the caches, as in decode.
-void BM_MatMul(benchmark::State& state) {
-  const auto type = static_cast<TrunkType>(state.range(0));
-  constexpr int64_t kRows = 16384;
-  const int64_t value_bytes = RowValueBytes(type, kHiddenSize);
-  const int64_t row_scales = ScalesPerRow(type, kHiddenSize);
-  std::vector<uint8_t> values(static_cast<size_t>(kRows * value_bytes), 0x11);
-  std::vector<uint16_t> scales(static_cast<size_t>(kRows * row_scales), FloatToHalf(0.01F));
-  const Matrix w{type, kRows, kHiddenSize, values.data(), scales.data()};
-  const std::vector<float> x = Gaussian(kHiddenSize, 1);
-  std::vector<std::byte> storage(static_cast<size_t>(TrunkRowBytes(kHiddenSize)));
-  const TrunkRow row = QuantizeTrunkRow(x, storage);
-  std::vector<float> out(kRows);
-  for (auto _ : state) {
-    MatMul(w, {1, x.data(), &row}, 0, kRows, out.data(), kRows);
-    benchmark::DoNotOptimize(out.data());
+// A matrix of one value, and rows of activations to multiply it with.
+struct RandomProduct {
+  RandomProduct(TrunkType type, int64_t rows, int64_t num_x)
+      : values(static_cast<size_t>(rows * RowValueBytes(type, kHiddenSize)), 0x11),
+        scales(static_cast<size_t>(rows * ScalesPerRow(type, kHiddenSize)), FloatToHalf(0.01F)),
+        w{type, rows, kHiddenSize, values.data(), scales.data()},
+        x(Gaussian(num_x * kHiddenSize, 1)),
+        storage(static_cast<size_t>(num_x * TrunkRowBytes(kHiddenSize))),
+        out(static_cast<size_t>(num_x * rows)) {
+    for (int64_t r = 0; r < num_x; ++r) {
+      x_rows.push_back(QuantizeTrunkRow(
+          std::span(x).subspan(static_cast<size_t>(r * kHiddenSize), kHiddenSize),
+          std::span(storage).subspan(static_cast<size_t>(r * TrunkRowBytes(kHiddenSize)))));
+    }
   }
-  CountBytes(state, kRows * (value_bytes + row_scales * 2));
-  CountWeights(state, kRows * kHiddenSize);
+  void Run(benchmark::State& state) {
+    const auto num_x = static_cast<int64_t>(x_rows.size());
+    for (auto _ : state) {
+      MatMul(w, {num_x, x.data(), x_rows.data()}, 0, w.rows, out.data(), w.rows);
+      benchmark::DoNotOptimize(out.data());
+    }
+    CountBytes(state, static_cast<int64_t>(values.size() + scales.size() * 2));
+    CountWeights(state, num_x * w.rows * kHiddenSize);
+  }
+  std::vector<uint8_t> values;
+  std::vector<uint16_t> scales;
+  Matrix w;
+  std::vector<float> x;
+  std::vector<std::byte> storage;
+  std::vector<TrunkRow> x_rows;
+  std::vector<float> out;
+};
+
+// One row through a matrix that is larger than the caches, as in decode, and through one that is not; a thread has its
+// part of the rows.
+void BM_MatMul(benchmark::State& state) {
+  RandomProduct(static_cast<TrunkType>(state.range(0)), state.range(1) / state.threads(), 1)
+      .Run(state);
 }
+void ForTypes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"type", "rows"})->UseRealTime()->Unit(benchmark::kMicrosecond);
+  for (const TrunkType type : {TrunkType::kF32, TrunkType::kBF16, TrunkType::kQ8, TrunkType::kQ4}) {
+    benchmark->Args({static_cast<int>(type), 64});
+    benchmark->Args({static_cast<int>(type), 65536});
+  }
+}
+BENCHMARK(BM_MatMul)->Apply(ForTypes);
 BENCHMARK(BM_MatMul)
-    ->ArgName("type")
-    ->Arg(static_cast<int>(TrunkType::kF32))
-    ->Arg(static_cast<int>(TrunkType::kBF16))
-    ->Arg(static_cast<int>(TrunkType::kQ8))
-    ->Arg(static_cast<int>(TrunkType::kQ4))
+    ->ArgNames({"type", "rows"})
+    ->Args({static_cast<int>(TrunkType::kQ8), 65536})
+    ->Args({static_cast<int>(TrunkType::kQ4), 65536})
+    ->Threads(2)
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+
+// Rows of a prompt together.
+void BM_MatMulRows(benchmark::State& state) {
+  RandomProduct(static_cast<TrunkType>(state.range(0)), 2048, state.range(1)).Run(state);
+}
+BENCHMARK(BM_MatMulRows)
+    ->ArgNames({"type", "num_x"})
+    ->ArgsProduct({{static_cast<int>(TrunkType::kBF16), static_cast<int>(TrunkType::kQ8)},
+                   {64, 256}})
+    ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
 // Units of random codes with scale 0.01.
