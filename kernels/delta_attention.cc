@@ -84,7 +84,7 @@ void DecayGate(double a_log, std::span<const float> z, std::span<float> decay) {
   }
 }
 
-void DeltaAttentionHead(const DeltaHeadArgs& args) {
+void ScalarDeltaAttentionHead(const DeltaHeadArgs& args) {
   const int64_t n = args.head_dim;
   for (int64_t t = 0; t < args.num_tokens; ++t) {
     const float* q = args.q + t * args.stride;

@@ -54,6 +54,9 @@ struct DeltaHeadArgs {
   float* out = nullptr;
 };
 void DeltaAttentionHead(const DeltaHeadArgs& args);
+// In plain C++, one element after the other: the definition that DeltaAttentionHead is tested against, and what it does
+// where head_dim does not fill 16 lanes or the CPU has no fused multiply-adds.
+void ScalarDeltaAttentionHead(const DeltaHeadArgs& args);
 
 // out[i] = RmsNorm(o; weight, eps)[i] * sigmoid(gate[i]) over one head: norm first, then gate.
 // `out` may be `o`.
