@@ -13,7 +13,8 @@ namespace shoal {
 
 // For --help of the flag --kernels.
 inline constexpr absl::string_view kKernelsHelp =
-    "Instruction set of the expert kernels: scalar, avx2, avx512 or neon.\nThe answer is the same to the "
+    "Instruction set of the expert kernels: scalar, avx2, avx512 or neon.\nThe answer is the same "
+    "to the "
     "bit (default: the best there is)";
 
 // The target of this name; the best one where there is none.
