@@ -13,9 +13,8 @@ namespace shoal {
 
 // For --help of the flag --kernels.
 inline constexpr absl::string_view kKernelsHelp =
-    "Instruction set of the expert kernels: scalar, avx2, avx512 or neon.\nThe answer is the same "
-    "to the "
-    "bit (default: the best there is)";
+    "Instruction set of the expert kernels: scalar, avx2, avx512, neon.\nThe answer is the same to "
+    "the bit (default: the best there is)";
 
 // The target of this name; the best one where there is none.
 //   INVALID_ARGUMENT  there is no such target, or this CPU cannot run it; names those it can
