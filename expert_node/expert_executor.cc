@@ -192,6 +192,9 @@ class ExpertExecutor::Block {
   // Adds what the unit gives for the rows, and is empty then. False as UnitArithmetic::Apply.
   bool Apply() {
     const size_t size = std::exchange(size_, 0);
+    if (size == 0) {
+      return true;
+    }
     if (size == 1) {
       return ApplyOne();
     }

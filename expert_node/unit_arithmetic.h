@@ -47,7 +47,7 @@ class UnitArithmetic {
   // Whether several rows go through a unit faster together: where its codes cost more to decode than prepared
   // rows to keep.
   static bool AppliesRowsTogether(const UnitLayout& layout);
-  // The same as Apply for at most kMostRowsTogether rows: hands their terms to `add`
+  // The same as Apply for 1 to kMostRowsTogether rows: hands their terms to `add`
   // (kernels/expert_apply_rows.h). REQUIRES: AppliesRowsTogether.
   bool ApplyToRows(std::span<const WeightedRow> rows, std::span<const std::byte> unit,
                    std::span<std::byte> scratch, const AddTerms& add) const;

@@ -30,7 +30,7 @@ using AddTerms = std::function<bool(size_t row, int64_t first, std::span<const d
 // Bytes of scratch that one thread needs.
 int64_t ExpertRowsScratchBytes(int64_t hidden_size, int64_t unit_width);
 
-// Hands all terms of `rows`, of which there are at most kMostRowsTogether, to `add`. Returns false where `add`
+// Hands all terms of `rows`, of which there are 1 to kMostRowsTogether, to `add`. Returns false where `add`
 // once did. `scratch` has ExpertRowsScratchBytes(...), aligned to 64, and belongs to one thread at a time.
 // `rotation` is that of a unit.
 bool ApplyTcqUnitToRows(const TcqKernels& kernels, const CodedUnit& unit,

@@ -23,7 +23,8 @@ struct TcqKernels {
   void (*add_codes)(const TcqShape& shape, const uint8_t* codes, const int32_t* words,
                     int64_t* sums);
   // The same for rows `begin` to `end` of the matrix and several rows of activations, row a of which has its
-  // words at words[a]: sums[a * (end - begin) + r - begin] += ... Codes are decoded once for all of them.
+  // words at words[a]: sums[a * (end - begin) + r - begin] += ... Codes are decoded once for all of
+  // them, of which there is at least one.
   void (*add_codes_to_rows)(const TcqShape& shape, const uint8_t* codes, int64_t begin, int64_t end,
                             const int32_t* const* words, int64_t num_rows, int64_t* sums);
 };
