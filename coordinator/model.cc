@@ -49,8 +49,10 @@ absl::Status Model::OpenExperts(Impl& impl, const ModelOptions& options) {
     impl.experts = std::move(local);
   }
   if (options.pool) {
+    PoolOptions pool_options = *options.pool;
+    pool_options.arithmetic = options.arithmetic;
     SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<PoolBackend> pool,
-                           PoolBackend::Open(impl.container->manifest(), *options.pool,
+                           PoolBackend::Open(impl.container->manifest(), std::move(pool_options),
                                              std::move(impl.experts), Clock::Real()));
     impl.pool_experts = pool.get();
     impl.experts = std::move(pool);
@@ -84,7 +86,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
   mode.context_tokens = plan_options.context_tokens;
   mode.experts = std::string(ExpertCodecName(manifest.settings.experts));
   mode.trunk = std::string(TrunkTypeName(manifest.settings.trunk));
-  mode.arithmetic = "exact";
+  mode.arithmetic = options.arithmetic;
   mode.kernels = options.kernels;
   impl->max_sessions = options.num_sessions;
 

@@ -22,6 +22,7 @@
 #include "coordinator/session.h"
 #include "expert_node/expert_backend.h"
 #include "expert_node/local_expert_backend.h"
+#include "kernels/expert_arithmetic.h"
 #include "kernels/kernel_target.h"
 
 namespace shoal {
@@ -34,6 +35,8 @@ struct ModelOptions {
   int num_sessions = 1;                       // at once
   int num_threads = 0;                        // 0: the CPUs this process may use
   KernelTarget kernels = BestKernelTarget();  // of the experts
+  // Of the experts: the one option that changes the bits of the answer.
+  ExpertArithmetic arithmetic = ExpertArithmetic::kExact;
   // Fewer expert cache slots than the budget allows, for measurements and tests.
   std::optional<int64_t> cache_records = {};
   // Machines that compute the experts. What no live one holds, this process computes from the
@@ -51,9 +54,9 @@ struct EffectiveMode {
   ExpertIoMode expert_io;  // a read may fall back to buffered at any time
   int num_threads = 0;
   int64_t context_tokens = 0;
-  std::string experts;                           // codec
-  std::string trunk;                             // storage of the projections
-  std::string arithmetic;                        // "exact"
+  std::string experts;  // codec
+  std::string trunk;    // storage of the projections
+  ExpertArithmetic arithmetic = ExpertArithmetic::kExact;
   KernelTarget kernels = KernelTarget::kScalar;  // of the experts
   std::vector<PoolNodeStatus> nodes;             // of the pool, now; empty where there is none
 };

@@ -81,6 +81,7 @@ absl::Status Session::Extend(std::span<const int32_t> ids, const ExtendOptions& 
       .observer = options.observer,
       .stop = options.stop,
       .call = options.call,
+      .arithmetic = model.mode.arithmetic,
   };
   int64_t chunk_tokens = impl_->workspace.max_rows;
   if (options.chunk_tokens > 0) {

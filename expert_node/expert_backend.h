@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/container/expert_slice.h"
+#include "kernels/expert_arithmetic.h"
 
 namespace shoal {
 
@@ -68,12 +69,13 @@ class ExpertBackend {
     // The client's call that this is for, by which logs name it, here and on other machines
     // (common/log/log_line.h); 0: none.
     uint64_t call = 0;
+    ExpertArithmetic arithmetic = ExpertArithmetic::kExact;
   };
   virtual ~ExpertBackend() = default;
 
   // For every row x: sum over its experts e of weight_e * down_e(silu(gate_e x) . up_e x),
-  // restricted to the units and experts in `slices` (disjoint), in int64 fixed point (kernels/fixed_point.h; each term
-  // rounded once), so that sums over backends are exact. `out` is [num_rows, hidden_size] and is
+  // restricted to the units and experts in `slices` (disjoint), in the arithmetic of the batch and int64 fixed point
+  // (kernels/fixed_point.h; each term rounded once), so that sums over backends are exact. `out` is [num_rows, hidden_size] and is
   // added to, not overwritten. `batch` and `out` stay the caller's, may not overlap, and are not
   // touched after return. Blocks; stops early on `stop`.
   //

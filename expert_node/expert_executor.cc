@@ -62,6 +62,9 @@ struct ExpertExecutor::Worker {
 };
 
 struct ExpertExecutor::Call {
+  explicit Call(const UnitArithmetic& the_arithmetic) : arithmetic(the_arithmetic) {}
+
+  const UnitArithmetic& arithmetic;
   size_t layer = 0;  // its place among the MoE layers
   std::span<const ExpertWork> work;
   std::span<const float> rows;
@@ -89,7 +92,11 @@ struct ExpertExecutor::Call {
 
 ExpertExecutor::ExpertExecutor(const ExpertModel& model, KernelTarget kernels, ThreadPool& pool,
                                AlignedBuffer scratch)
-    : model_(model), arithmetic_(model, kernels), pool_(pool), scratch_(std::move(scratch)) {}
+    : model_(model),
+      exact_(model, kernels, ExpertArithmetic::kExact),
+      fast_(model, kernels, ExpertArithmetic::kFast),
+      pool_(pool),
+      scratch_(std::move(scratch)) {}
 
 uint64_t ExpertExecutor::ScratchBytes(const UnitLayout& layout, int num_threads) {
   return SizesFor(layout, num_threads).total();
@@ -129,13 +136,13 @@ void ExpertExecutor::ApplyRow(Call& call, int64_t row, int worker) {
     return;
   }
   const Worker scratch = WorkerAt(worker);
-  const PreparedInput input = arithmetic_.Prepare(call.layer, call.Row(row, layout.hidden_size),
-                                                  PreparedAt(worker), scratch.kernel);
+  const PreparedInput input = call.arithmetic.Prepare(call.layer, call.Row(row, layout.hidden_size),
+                                                      PreparedAt(worker), scratch.kernel);
   for (const Choice& choice : choices) {
     const ExpertWork& work = call.work[choice.work];
     for (int64_t unit = work.units.begin; unit < work.units.end; ++unit) {
-      if (!arithmetic_.Apply(input, work.Unit(layout, unit), choice.weight, scratch.kernel,
-                             call.Out(row, layout.hidden_size))) {
+      if (!call.arithmetic.Apply(input, work.Unit(layout, unit), choice.weight, scratch.kernel,
+                                 call.Out(row, layout.hidden_size))) {
         call.Fail(static_cast<int64_t>(choice.work) * layout.num_units + unit);
         return;
       }
@@ -151,8 +158,8 @@ void ExpertExecutor::ApplyRowByUnits(Call& call, int64_t row) {
   if (choices.empty()) {
     return;
   }
-  const PreparedInput input = arithmetic_.Prepare(call.layer, call.Row(row, layout.hidden_size),
-                                                  PreparedAt(0), WorkerAt(0).kernel);
+  const PreparedInput input = call.arithmetic.Prepare(call.layer, call.Row(row, layout.hidden_size),
+                                                      PreparedAt(0), WorkerAt(0).kernel);
   for (int worker = 0; worker < pool_.num_threads(); ++worker) {
     const auto sums = WorkerAt(worker).sums;
     std::fill(sums.begin(), sums.end(), 0);
@@ -167,8 +174,8 @@ void ExpertExecutor::ApplyRowByUnits(Call& call, int64_t row) {
   pool_.ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t task, int worker) {
     const auto& [choice, unit] = tasks[static_cast<size_t>(task)];
     const Worker scratch = WorkerAt(worker);
-    if (!arithmetic_.Apply(input, call.work[choice.work].Unit(layout, unit), choice.weight,
-                           scratch.kernel, scratch.sums)) {
+    if (!call.arithmetic.Apply(input, call.work[choice.work].Unit(layout, unit), choice.weight,
+                               scratch.kernel, scratch.sums)) {
       call.Fail(static_cast<int64_t>(choice.work) * layout.num_units + unit);
     }
   });
@@ -198,7 +205,7 @@ class ExpertExecutor::Block {
     if (size == 1) {
       return ApplyOne();
     }
-    return executor_.arithmetic_.ApplyToRows(
+    return call_.arithmetic.ApplyToRows(
         {rows_.data(), size}, unit_, scratch_.kernel,
         [this](size_t row, int64_t first, std::span<const double> terms) {
           const std::span<int64_t> out = OutOf(targets_[row]);
@@ -219,9 +226,8 @@ class ExpertExecutor::Block {
   }
   bool ApplyOne() {
     std::fill(scratch_.sums.begin(), scratch_.sums.end(), 0);
-    if (!executor_.arithmetic_.Apply(InputOf(targets_[0]), unit_,
-                                     static_cast<float>(rows_[0].weight), scratch_.kernel,
-                                     scratch_.sums)) {
+    if (!call_.arithmetic.Apply(InputOf(targets_[0]), unit_, static_cast<float>(rows_[0].weight),
+                                scratch_.kernel, scratch_.sums)) {
       return false;
     }
     MutexLock lock(&MutexOf(targets_[0]));
@@ -266,8 +272,8 @@ void ExpertExecutor::ApplyByExperts(Call& call, int64_t begin, int64_t end) {
   pool_.ParallelFor(end - begin, [&](int64_t i, int worker) {
     if (!call.choices[static_cast<size_t>(begin + i)].empty()) {
       call.prepared[static_cast<size_t>(i)] =
-          arithmetic_.Prepare(call.layer, call.Row(begin + i, model_.layout.hidden_size),
-                              PreparedAt(i), WorkerAt(worker).kernel);
+          call.arithmetic.Prepare(call.layer, call.Row(begin + i, model_.layout.hidden_size),
+                                  PreparedAt(i), WorkerAt(worker).kernel);
     }
   });
   std::vector<std::pair<size_t, int64_t>> tasks;  // a work item and one of its units
@@ -282,9 +288,10 @@ void ExpertExecutor::ApplyByExperts(Call& call, int64_t begin, int64_t end) {
   });
 }
 
-absl::Status ExpertExecutor::Apply(int64_t layer, std::span<const ExpertWork> work,
-                                   std::span<const float> rows, std::span<int64_t> out) {
-  Call call;
+absl::Status ExpertExecutor::Apply(int64_t layer, ExpertArithmetic arithmetic,
+                                   std::span<const ExpertWork> work, std::span<const float> rows,
+                                   std::span<int64_t> out) {
+  Call call(arithmetic == ExpertArithmetic::kExact ? exact_ : fast_);
   call.layer = *model_.LayerIndex(layer);
   call.work = work;
   call.rows = rows;

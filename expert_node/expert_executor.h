@@ -18,6 +18,7 @@
 #include "common/sync/thread_pool.h"
 #include "expert_node/expert_model.h"
 #include "expert_node/unit_arithmetic.h"
+#include "kernels/expert_arithmetic.h"
 #include "kernels/kernel_target.h"
 
 namespace shoal {
@@ -56,11 +57,11 @@ class ExpertExecutor {
 
   // Adds to out [num_rows, hidden_size] what every work item gives for its rows. `rows` is
   // [num_rows, hidden_size]. The
-  // result does not depend on the order of work or on the number of threads: every term is rounded
-  // once and integers are added. OUT_OF_RANGE names layer, expert and unit of the first term, in
+  // result depends on the arithmetic, and not on the order of work or on the number of threads: every term is
+  // rounded once and integers are added. OUT_OF_RANGE names layer, expert and unit of the first term, in
   // the order of `work`, that exceeds the fixed point range.
-  absl::Status Apply(int64_t layer, std::span<const ExpertWork> work, std::span<const float> rows,
-                     std::span<int64_t> out);
+  absl::Status Apply(int64_t layer, ExpertArithmetic arithmetic, std::span<const ExpertWork> work,
+                     std::span<const float> rows, std::span<int64_t> out);
 
  private:
   struct Worker;  // one thread's views of scratch_
@@ -76,7 +77,8 @@ class ExpertExecutor {
   void ApplyUnit(Call& call, size_t work, int64_t unit, int worker);
 
   const ExpertModel& model_;
-  const UnitArithmetic arithmetic_;
+  const UnitArithmetic exact_;
+  const UnitArithmetic fast_;
   ThreadPool& pool_;
   Mutex mutex_;
   AlignedBuffer scratch_ ABSL_GUARDED_BY(mutex_);

@@ -142,7 +142,7 @@ absl::Status LocalExpertBackend::Impl::Run(const Batch& batch, const std::vector
       work.push_back(
           {share.part.record.expert, share.part.units, arrived.units, grouped.rows[share.group]});
     }
-    SHOAL_RETURN_IF_ERROR(executor->Apply(batch.layer, work, batch.rows, out));
+    SHOAL_RETURN_IF_ERROR(executor->Apply(batch.layer, batch.arithmetic, work, batch.rows, out));
     done += ready.size();
     cost.wait_time += before_compute - before_wait;
     cost.compute_time += clock.Now() - before_compute;

@@ -15,10 +15,11 @@ ExpertRotations RotationsOf(const ExpertModel& model) {
 
 }  // namespace
 
-UnitArithmetic::UnitArithmetic(const ExpertModel& model, KernelTarget kernels)
+UnitArithmetic::UnitArithmetic(const ExpertModel& model, KernelTarget kernels,
+                               ExpertArithmetic arithmetic)
     : model_(model),
-      rvq_(RvqKernelsOf(kernels)),
-      tcq_(TcqKernelsOf(kernels)),
+      rvq_(RvqKernelsOf(kernels, arithmetic)),
+      tcq_(TcqKernelsOf(kernels, arithmetic)),
       rotations_(RotationsOf(model)) {}
 
 int64_t UnitArithmetic::PreparedElements(const UnitLayout& layout) {
@@ -51,7 +52,7 @@ PreparedInput UnitArithmetic::Prepare(size_t layer, std::span<const float> row,
   if (model_.layout.codec == ExpertCodec::kRvq3) {
     input.rvq = PrepareRvqRow(rvq_, model_.codebooks[layer], row, storage);
   } else if (model_.layout.codec == ExpertCodec::kTcq3) {
-    input.tcq = PrepareTcqRow(rotations_.input, row, storage, scratch);
+    input.tcq = PrepareTcqRow(rotations_.input, tcq_.planes, row, storage, scratch);
   }
   return input;
 }

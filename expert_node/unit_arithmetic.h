@@ -1,4 +1,4 @@
-// The kernels of a model's codec: one unit at a time, with one row or several.
+// The kernels of a model's codec in one arithmetic: one unit at a time, with one row or several.
 #ifndef SHOAL_EXPERT_NODE_UNIT_ARITHMETIC_H_
 #define SHOAL_EXPERT_NODE_UNIT_ARITHMETIC_H_
 
@@ -10,6 +10,7 @@
 #include "expert_node/expert_model.h"
 #include "kernels/expert_apply.h"
 #include "kernels/expert_apply_rows.h"
+#include "kernels/expert_arithmetic.h"
 #include "kernels/input_rotation.h"
 #include "kernels/kernel_target.h"
 
@@ -27,9 +28,9 @@ struct PreparedInput {
 class UnitArithmetic {
  public:
   // `model` outlives the arithmetic. `kernels` is one of SupportedKernelTargets.
-  UnitArithmetic(const ExpertModel& model, KernelTarget kernels);
+  UnitArithmetic(const ExpertModel& model, KernelTarget kernels, ExpertArithmetic arithmetic);
 
-  // int32 elements that a prepared row takes; 0 where rows are used as they are.
+  // int32 elements that a prepared row takes at most; 0 where rows are used as they are.
   static int64_t PreparedElements(const UnitLayout& layout);
   // Bytes of scratch that one thread needs for any of the functions below, aligned to 64.
   static int64_t ScratchBytes(const UnitLayout& layout);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/expert_arithmetic.h"
+
 namespace shoal {
 
 namespace {
@@ -37,28 +39,29 @@ T LargestMagnitude(std::span<const T> x) {
 }
 
 template <typename T>
-double Quantize(std::span<const T> x, std::span<int32_t> out) {
+double Quantize(std::span<const T> x, int planes, std::span<int32_t> out) {
   const T largest = LargestMagnitude(x);
   const bool finite = largest <= std::numeric_limits<T>::max();
   if (!finite || largest == 0) {
     std::fill(out.begin(), out.end(), 0);
     return finite ? 0.0 : std::numeric_limits<double>::quiet_NaN();
   }
-  const double inverse = double{kActivationMax} / double{largest};
+  const double max = ActivationMax(planes);
+  const double inverse = max / double{largest};
   for (size_t i = 0; i < x.size(); ++i) {
     out[i] = static_cast<int32_t>(std::nearbyint(double{x[i]} * inverse));
   }
-  return double{largest} / double{kActivationMax};
+  return double{largest} / max;
 }
 
 }  // namespace
 
-double QuantizeActivations(std::span<const float> x, std::span<int32_t> out) {
-  return Quantize(x, out);
+double QuantizeActivations(std::span<const float> x, int planes, std::span<int32_t> out) {
+  return Quantize(x, planes, out);
 }
 
-double QuantizeActivations(std::span<const double> x, std::span<int32_t> out) {
-  return Quantize(x, out);
+double QuantizeActivations(std::span<const double> x, int planes, std::span<int32_t> out) {
+  return Quantize(x, planes, out);
 }
 
 }  // namespace shoal

@@ -56,8 +56,8 @@ struct RvqArithmetic {
   double Down(const CodedUnit& unit, const Scratch& scratch) const {
     const auto width = static_cast<size_t>(unit.unit_width);
     const std::span<int32_t> quantized(scratch.quantized, width);
-    const double scale =
-        QuantizeActivations(std::span<const float>(scratch.activated, width), quantized);
+    const double scale = QuantizeActivations(std::span<const float>(scratch.activated, width),
+                                             kernels.planes, quantized);
     kernels.build_tables(books.down.values.data(), quantized.data(), Positions(unit.unit_width),
                          scratch.prepared.data());
     std::fill(scratch.sums, scratch.sums + unit.hidden_size, 0);
@@ -80,7 +80,7 @@ struct TcqArithmetic {
     const TcqShape shape = TcqShapeOf(unit.hidden_size, unit.unit_width);
     const auto words = static_cast<size_t>(TcqRowWords(unit.unit_width));
     const TcqPreparedRow row = PrepareTcqRow(
-        rotation, {scratch.activated, static_cast<size_t>(unit.unit_width)},
+        rotation, kernels.planes, {scratch.activated, static_cast<size_t>(unit.unit_width)},
         scratch.prepared.first(words), std::as_writable_bytes(scratch.prepared.subspan(words)));
     std::fill(scratch.sums, scratch.sums + shape.rows, row.offset);
     kernels.add_codes(shape, unit.down, row.words, scratch.sums);
@@ -116,7 +116,7 @@ RvqPreparedRow PrepareRvqRow(const RvqKernels& kernels, const LayerCodebooks& bo
                              static_cast<size_t>(positions * kSubVectorSize));
   std::fill(q.begin() + static_cast<int64_t>(x.size()), q.end(), 0);
   RvqPreparedRow row;
-  row.scale = QuantizeActivations(x, q.first(x.size()));
+  row.scale = QuantizeActivations(x, kernels.planes, q.first(x.size()));
   kernels.build_tables(books.gate.values.data(), q.data(), positions, gate_table);
   kernels.build_tables(books.up.values.data(), q.data(), positions, up_table);
   row.gate_table = gate_table;

@@ -89,7 +89,7 @@ bool ApplyTcqUnitToRows(const TcqKernels& kernels, const CodedUnit& unit,
     ActivateUnit(unit, rows[a].row.scale, scratch.sums + static_cast<int64_t>(a) * gate_up.rows,
                  scratch.activated);
     const TcqPreparedRow prepared =
-        PrepareTcqRow(rotation, {scratch.activated, static_cast<size_t>(width)},
+        PrepareTcqRow(rotation, kernels.planes, {scratch.activated, static_cast<size_t>(width)},
                       {scratch.words + a * words, words},
                       {scratch.prepare, static_cast<size_t>(TcqRowScratchBytes(width))});
     factors[a] = rows[a].weight * prepared.scale;

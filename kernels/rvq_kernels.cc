@@ -1,9 +1,13 @@
 #include "kernels/rvq_kernels.h"
 
+#include <algorithm>
+
+#include "kernels/rvq_shift.h"
+
 namespace shoal {
 namespace {
 
-// table[stage * 64 + entry] = value(stage, entry). At most 8 * 127 * kActivationMax < 2^30: it fits
+// table[stage * 64 + entry] = value(stage, entry). At most 8 * 127 * ActivationMax(3) < 2^30: it fits
 // int32.
 void BuildTables(const int8_t* book, const int32_t* q, int64_t positions, int32_t* tables) {
   for (int64_t p = 0; p < positions; ++p) {
@@ -14,6 +18,18 @@ void BuildTables(const int8_t* book, const int32_t* q, int64_t positions, int32_
         sum += int32_t{entry[d]} * q[p * kSubVectorSize + d];
       }
       tables[p * kRvqTableElements + i] = sum;
+    }
+  }
+}
+
+void BuildRoundedTables(const int8_t* book, const int32_t* q, int64_t positions, int32_t* tables) {
+  BuildTables(book, q, positions, tables);
+  const uint64_t entries = LargestSquare(book, kRvqTableElements);
+  for (int64_t p = 0; p < positions; p += kRvqBlockPositions) {
+    const int64_t count = std::min(kRvqBlockPositions, positions - p);
+    const int shift = RvqShift(entries, LargestSquare(q + p * kSubVectorSize, count));
+    for (int64_t i = p * kRvqTableElements; i < (p + count) * kRvqTableElements; ++i) {
+      tables[i] = (tables[i] + RvqHalf(shift)) >> shift << shift;
     }
   }
 }
@@ -37,23 +53,24 @@ void AddCodes(const uint8_t* codes, int64_t position_stride, int64_t positions, 
 
 }  // namespace
 
-const RvqKernels& RvqKernelsScalar() {
-  static constexpr RvqKernels kKernels = {BuildTables, AddCodes};
-  return kKernels;
+const RvqKernels& RvqKernelsScalar(ExpertArithmetic arithmetic) {
+  static constexpr RvqKernels kExact = {kExactPlanes, BuildTables, AddCodes};
+  static constexpr RvqKernels kFast = {kFastPlanes, BuildRoundedTables, AddCodes};
+  return arithmetic == ExpertArithmetic::kExact ? kExact : kFast;
 }
 
-const RvqKernels& RvqKernelsOf(KernelTarget target) {
+const RvqKernels& RvqKernelsOf(KernelTarget target, ExpertArithmetic arithmetic) {
   switch (target) {
 #if defined(__x86_64__)
     case KernelTarget::kAvx2:
-      return RvqKernelsAvx2();
+      return RvqKernelsAvx2(arithmetic);
     case KernelTarget::kAvx512:
-      return RvqKernelsAvx512();
+      return RvqKernelsAvx512(arithmetic);
 #endif
     default:
       break;
   }
-  return RvqKernelsScalar();
+  return RvqKernelsScalar(arithmetic);
 }
 
 }  // namespace shoal

@@ -5,7 +5,8 @@
 // A target is a class with
 //   kVectorRows         rows of a vector
 //   Tables, LoadTables  what all vectors need
-//   Sums                of the rows of a vector, one of 32 bits for each plane of the activations
+//   kPlanes             of the activations
+//   Sums                of the rows of a vector, one of 32 bits for each plane
 //   Zero, Store         their begin, and their end as numbers [plane][row]
 //   LoadBits            of a vector of rows of one bundle (tcq_windows.h)
 //   AddRows             adds their products
@@ -37,11 +38,15 @@ template <typename Target>
 static void AddPlanes(const typename Target::Sums* block, int64_t rows, int64_t* sums) {
   constexpr int64_t kVectorRows = Target::kVectorRows;
   for (int64_t r = 0; r < rows; r += kVectorRows) {
-    alignas(64) int32_t plane[kActivationPlanes][kVectorRows];
+    alignas(64) int32_t plane[Target::kPlanes][kVectorRows];
     Target::Store(block[r / kVectorRows], plane);
     const int64_t count = rows - r < kVectorRows ? rows - r : kVectorRows;
     for (int64_t i = 0; i < count; ++i) {
-      sums[r + i] += plane[0][i] + int64_t{plane[1][i]} * 128 + int64_t{plane[2][i]} * 16384;
+      int64_t sum = plane[0][i] + int64_t{plane[1][i]} * 128;
+      if constexpr (Target::kPlanes == kExactPlanes) {
+        sum += int64_t{plane[2][i]} * 16384;
+      }
+      sums[r + i] += sum;
     }
   }
 }
@@ -63,7 +68,8 @@ static void AddBlock(const uint8_t* codes, int64_t plane_bytes, bool is_first, i
       PrefetchPlanes(here, plane_bytes);
       const auto bits =
           Target::template LoadBits<kGroups>(here, plane_bytes, is_first && r == 0, rows - r);
-      Target::AddRows(bits, tables, words + b * kTcqBundleWords, block[r / kVectorRows]);
+      Target::AddRows(bits, tables, words + b * TcqBundleWords(Target::kPlanes),
+                      block[r / kVectorRows]);
     }
   }
   AddPlanes<Target>(block, rows, sums);
@@ -79,7 +85,8 @@ static void AddBlocks(const TcqShape& shape, const uint8_t* codes, const int32_t
     for (int64_t r = 0; r < shape.rows; r += kTcqBlockRows) {
       const int64_t rows = shape.rows - r < kTcqBlockRows ? shape.rows - r : kTcqBlockRows;
       AddBlock<Target, kGroups>(codes + b * kTcqPlanes * plane_bytes + r * kGroups, plane_bytes,
-                                r == 0, rows, bundles, words + b * kTcqBundleWords, sums + r);
+                                r == 0, rows, bundles, words + b * TcqBundleWords(Target::kPlanes),
+                                sums + r);
     }
   }
 }

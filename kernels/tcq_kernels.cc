@@ -6,9 +6,10 @@ namespace shoal {
 namespace {
 
 // The activation of a column of a bundle: byte `group` of the word of each plane.
+template <int kPlanes>
 int32_t ActivationOf(const int32_t* words, int64_t group, int64_t t) {
   int32_t q = 0;
-  for (int plane = kActivationPlanes - 1; plane >= 0; --plane) {
+  for (int plane = kPlanes - 1; plane >= 0; --plane) {
     const auto bits = static_cast<uint32_t>(words[plane * kTcqGroupColumns + t]);
     q = q * 128 + static_cast<int8_t>(bits >> (8 * group));
   }
@@ -45,6 +46,7 @@ void AddGroup(const TcqShape& shape, const uint8_t* codes, int64_t group, int64_
   }
 }
 
+template <int kPlanes>
 void AddCodesToRows(const TcqShape& shape, const uint8_t* codes, int64_t begin, int64_t end,
                     const int32_t* const* words, int64_t num_rows, int64_t* sums) {
   for (int64_t first = 0; first < num_rows; first += kBlock) {
@@ -53,8 +55,9 @@ void AddCodesToRows(const TcqShape& shape, const uint8_t* codes, int64_t begin, 
       int32_t q[kBlock][kTcqGroupColumns];
       for (int64_t a = 0; a < count; ++a) {
         for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
-          q[a][t] = ActivationOf(words[first + a] + group / shape.bundle_groups * kTcqBundleWords,
-                                 group % shape.bundle_groups, t);
+          q[a][t] = ActivationOf<kPlanes>(
+              words[first + a] + group / shape.bundle_groups * TcqBundleWords(kPlanes),
+              group % shape.bundle_groups, t);
         }
       }
       AddGroup(shape, codes, group, begin, end, q, count, sums + first * (end - begin));
@@ -62,32 +65,36 @@ void AddCodesToRows(const TcqShape& shape, const uint8_t* codes, int64_t begin, 
   }
 }
 
+template <int kPlanes>
 void AddCodes(const TcqShape& shape, const uint8_t* codes, const int32_t* words, int64_t* sums) {
-  AddCodesToRows(shape, codes, 0, shape.rows, &words, 1, sums);
+  AddCodesToRows<kPlanes>(shape, codes, 0, shape.rows, &words, 1, sums);
 }
 
 }  // namespace
 
-const TcqKernels& TcqKernelsScalar() {
-  static constexpr TcqKernels kKernels = {AddCodes, AddCodesToRows};
-  return kKernels;
+const TcqKernels& TcqKernelsScalar(ExpertArithmetic arithmetic) {
+  static constexpr TcqKernels kExact = {kExactPlanes, AddCodes<kExactPlanes>,
+                                        AddCodesToRows<kExactPlanes>};
+  static constexpr TcqKernels kFast = {kFastPlanes, AddCodes<kFastPlanes>,
+                                       AddCodesToRows<kFastPlanes>};
+  return arithmetic == ExpertArithmetic::kExact ? kExact : kFast;
 }
 
-const TcqKernels& TcqKernelsOf(KernelTarget target) {
+const TcqKernels& TcqKernelsOf(KernelTarget target, ExpertArithmetic arithmetic) {
   switch (target) {
 #if defined(__x86_64__)
     case KernelTarget::kAvx2:
-      return TcqKernelsAvx2();
+      return TcqKernelsAvx2(arithmetic);
     case KernelTarget::kAvx512:
-      return TcqKernelsAvx512();
+      return TcqKernelsAvx512(arithmetic);
 #elif defined(__aarch64__)
     case KernelTarget::kNeon:
-      return TcqKernelsNeon();
+      return TcqKernelsNeon(arithmetic);
 #endif
     default:
       break;
   }
-  return TcqKernelsScalar();
+  return TcqKernelsScalar(arithmetic);
 }
 
 }  // namespace shoal

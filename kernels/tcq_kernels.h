@@ -5,21 +5,21 @@
 
 #include <cstdint>
 
+#include "kernels/expert_arithmetic.h"
 #include "kernels/kernel_target.h"
 #include "kernels/tcq.h"
 
 namespace shoal {
 
-// Planes of 7 bits, signed, that an activation is cut into: q = low + 2^7 middle + 2^14 high.
-inline constexpr int kActivationPlanes = 3;
 // 32-bit words of the activations of one bundle: [plane][column of the group], whose bytes are those of the
 // bundle's groups.
-inline constexpr int64_t kTcqBundleWords = kActivationPlanes * kTcqGroupColumns;
+constexpr int64_t TcqBundleWords(int planes) { return planes * kTcqGroupColumns; }
 
-// Thread-safe: functions of their arguments.
+// Of one arithmetic. Thread-safe: functions of their arguments.
 struct TcqKernels {
+  int planes = 0;  // of the activations (expert_arithmetic.h)
   // sums[r] += sum over columns of (value + kTcqCenter) * q, for r < shape.rows. `codes` has
-  // shape.bytes() and no alignment; `words` has kTcqBundleWords for every bundle.
+  // shape.bytes() and no alignment; `words` has TcqBundleWords(planes) for every bundle.
   void (*add_codes)(const TcqShape& shape, const uint8_t* codes, const int32_t* words,
                     int64_t* sums);
   // The same for rows `begin` to `end` of the matrix and several rows of activations, row a of which has its
@@ -30,13 +30,13 @@ struct TcqKernels {
 };
 
 // REQUIRES: the target is one of SupportedKernelTargets.
-const TcqKernels& TcqKernelsOf(KernelTarget target);
+const TcqKernels& TcqKernelsOf(KernelTarget target, ExpertArithmetic arithmetic);
 
 // Each in a file of its own, compiled for its target.
-const TcqKernels& TcqKernelsScalar();
-const TcqKernels& TcqKernelsAvx2();
-const TcqKernels& TcqKernelsAvx512();
-const TcqKernels& TcqKernelsNeon();
+const TcqKernels& TcqKernelsScalar(ExpertArithmetic arithmetic);
+const TcqKernels& TcqKernelsAvx2(ExpertArithmetic arithmetic);
+const TcqKernels& TcqKernelsAvx512(ExpertArithmetic arithmetic);
+const TcqKernels& TcqKernelsNeon(ExpertArithmetic arithmetic);
 
 }  // namespace shoal
 

@@ -46,11 +46,14 @@ template <int kGroups>
   return _mm256_add_epi32(sums, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
 }
 
+template <int kActivationPlanes>
 class Avx2 {
  public:
   static constexpr int64_t kVectorRows = kRowsOfVector;
   static constexpr int64_t kVectorBytes = sizeof(__m256i);
-  static constexpr int kTileRows = 3;  // nine registers of sums
+  static constexpr int kPlanes = kActivationPlanes;
+  static constexpr int kTileRows =
+      kPlanes == kExactPlanes ? 3 : 4;  // eight or nine registers of sums
   using Vector = __m256i;
   struct Tables {
     __m256i low;
@@ -58,7 +61,7 @@ class Avx2 {
   };
   // Of eight rows, of each plane of the activations.
   struct Sums {
-    __m256i plane[kActivationPlanes];
+    __m256i plane[kPlanes];
   };
 
   static Tables LoadTables() {
@@ -67,10 +70,15 @@ class Avx2 {
         _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqHigh)))};
   }
   static Sums Zero() {
-    return {{_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()}};
+    Sums sums;
+#pragma GCC unroll 3
+    for (__m256i& plane : sums.plane) {
+      plane = _mm256_setzero_si256();
+    }
+    return sums;
   }
   static void Store(const Sums& sums, int32_t (*planes)[kVectorRows]) {
-    for (int plane = 0; plane < kActivationPlanes; ++plane) {
+    for (int plane = 0; plane < kPlanes; ++plane) {
       _mm256_store_si256(reinterpret_cast<__m256i*>(planes[plane]), sums.plane[plane]);
     }
   }
@@ -98,10 +106,11 @@ class Avx2 {
   static Vector AddBytes(Vector a, Vector b) { return _mm256_add_epi8(a, b); }
 
   template <int kGroups>
-  [[gnu::always_inline]] static TcqBits<Avx2> LoadBits(const uint8_t* codes, int64_t plane_bytes,
-                                                       bool is_first, int64_t rows) {
+  [[gnu::always_inline]] static TcqBits<Avx2<kPlanes>> LoadBits(const uint8_t* codes,
+                                                                int64_t plane_bytes, bool is_first,
+                                                                int64_t rows) {
     const uint8_t* third = codes + 2 * plane_bytes;
-    TcqBits<Avx2> bits;
+    TcqBits<Avx2<kPlanes>> bits;
     bits.first = LoadRows<kGroups>(codes, rows);
     bits.second = LoadRows<kGroups>(codes + plane_bytes, rows);
     bits.third = LoadRows<kGroups>(third, rows);
@@ -115,8 +124,9 @@ class Avx2 {
     return bits;
   }
 
-  [[gnu::always_inline]] static void AddRows(const TcqBits<Avx2>& bits, const Tables& tables,
-                                             const int32_t* words, Sums& sums) {
+  [[gnu::always_inline]] static void AddRows(const TcqBits<Avx2<kPlanes>>& bits,
+                                             const Tables& tables, const int32_t* words,
+                                             Sums& sums) {
     Sums sum = sums;
     AddTwoColumns<0>(bits, tables, words, sum);
     AddTwoColumns<2>(bits, tables, words, sum);
@@ -132,7 +142,7 @@ class Avx2 {
   template <int kRows>
   static void Multiply(const uint8_t* tile, int64_t bundles, const int32_t* const* words,
                        Sums* sums) {
-    __m256i sum[kRows * kActivationPlanes];
+    __m256i sum[kRows * kPlanes];
 #pragma GCC unroll 9
     for (__m256i& start : sum) {
       start = _mm256_setzero_si256();
@@ -143,27 +153,28 @@ class Avx2 {
         const __m256i even = _mm256_load_si256(values + b * kTcqGroupColumns + t);
         const __m256i odd = _mm256_load_si256(values + b * kTcqGroupColumns + t + 1);
 #pragma GCC unroll 9
-        for (int i = 0; i < kRows * kActivationPlanes; ++i) {
-          const int32_t* word = words[i / kActivationPlanes] + b * kTcqBundleWords +
-                                i % kActivationPlanes * kTcqGroupColumns + t;
+        for (int i = 0; i < kRows * kPlanes; ++i) {
+          const int32_t* word =
+              words[i / kPlanes] + b * TcqBundleWords(kPlanes) + i % kPlanes * kTcqGroupColumns + t;
           sum[i] = AddProducts(sum[i], even, odd, word);
         }
       }
     }
 #pragma GCC unroll 9
-    for (int i = 0; i < kRows * kActivationPlanes; ++i) {
-      sums[i / kActivationPlanes].plane[i % kActivationPlanes] = sum[i];
+    for (int i = 0; i < kRows * kPlanes; ++i) {
+      sums[i / kPlanes].plane[i % kPlanes] = sum[i];
     }
   }
 
  private:
   template <int kColumn>
-  [[gnu::always_inline]] static void AddTwoColumns(const TcqBits<Avx2>& bits, const Tables& tables,
-                                                   const int32_t* words, Sums& sums) {
-    const __m256i even = TcqValues<Avx2, kColumn>(bits, tables);
-    const __m256i odd = TcqValues<Avx2, kColumn + 1>(bits, tables);
+  [[gnu::always_inline]] static void AddTwoColumns(const TcqBits<Avx2<kPlanes>>& bits,
+                                                   const Tables& tables, const int32_t* words,
+                                                   Sums& sums) {
+    const __m256i even = TcqValues<Avx2<kPlanes>, kColumn>(bits, tables);
+    const __m256i odd = TcqValues<Avx2<kPlanes>, kColumn + 1>(bits, tables);
 #pragma GCC unroll 3
-    for (int plane = 0; plane < kActivationPlanes; ++plane) {
+    for (int plane = 0; plane < kPlanes; ++plane) {
       sums.plane[plane] =
           AddProducts(sums.plane[plane], even, odd, words + plane * kTcqGroupColumns + kColumn);
     }
@@ -172,9 +183,8 @@ class Avx2 {
 
 }  // namespace
 
-const TcqKernels& TcqKernelsAvx2() {
-  static constexpr TcqKernels kKernels = {AddTcqCodes<Avx2>, AddTcqCodesToRows<Avx2>};
-  return kKernels;
+const TcqKernels& TcqKernelsAvx2(ExpertArithmetic arithmetic) {
+  return TcqKernelsOfTarget<Avx2>(arithmetic);
 }
 
 }  // namespace shoal

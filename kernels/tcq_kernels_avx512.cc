@@ -29,10 +29,9 @@ template <int kGroups>
 }
 
 // Sums of 16 rows, of each plane of the activations.
+template <int kPlanes>
 struct PlaneSums {
-  __m512i low;
-  __m512i middle;
-  __m512i high;
+  __m512i plane[kPlanes];
 };
 
 // sum += the dot products of values with one word. By hand, because g++ 12 copies each sum of the intrinsic from
@@ -42,35 +41,47 @@ struct PlaneSums {
 }
 
 // Of one column; `word` is that of the lowest plane.
-[[gnu::always_inline]] inline void AddColumn(__m512i values, const int32_t* word, PlaneSums& sums) {
-  AddProducts(values, word, sums.low);
-  AddProducts(values, word + kTcqGroupColumns, sums.middle);
-  AddProducts(values, word + 2 * kTcqGroupColumns, sums.high);
+template <int kPlanes>
+[[gnu::always_inline]] inline void AddColumn(__m512i values, const int32_t* word,
+                                             PlaneSums<kPlanes>& sums) {
+  AddProducts(values, word, sums.plane[0]);
+  AddProducts(values, word + kTcqGroupColumns, sums.plane[1]);
+  if constexpr (kPlanes == kExactPlanes) {
+    AddProducts(values, word + 2 * kTcqGroupColumns, sums.plane[2]);
+  }
 }
 
+template <int kActivationPlanes>
 class Avx512 {
  public:
   static constexpr int64_t kVectorRows = 16;
   static constexpr int64_t kVectorBytes = sizeof(__m512i);
-  static constexpr int kTileRows = 8;  // 24 registers of sums
+  static constexpr int kPlanes = kActivationPlanes;
+  static constexpr int kTileRows = 24 / kPlanes;  // 24 registers of sums
   using Vector = __m512i;
   struct Tables {
     __m512i low;
     __m512i high;
   };
-  using Sums = PlaneSums;
+  using Sums = PlaneSums<kPlanes>;
 
   static Tables LoadTables() {
     return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqLow))),
             _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTcqHigh)))};
   }
   static Sums Zero() {
-    return {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
+    Sums sums;
+#pragma GCC unroll 3
+    for (__m512i& plane : sums.plane) {
+      plane = _mm512_setzero_si512();
+    }
+    return sums;
   }
   static void Store(const Sums& sums, int32_t (*planes)[kVectorRows]) {
-    _mm512_store_si512(planes[0], sums.low);
-    _mm512_store_si512(planes[1], sums.middle);
-    _mm512_store_si512(planes[2], sums.high);
+#pragma GCC unroll 3
+    for (int plane = 0; plane < kPlanes; ++plane) {
+      _mm512_store_si512(planes[plane], sums.plane[plane]);
+    }
   }
 
   // Bytes have no shifts of their own: bits of neighbours come in above and below.
@@ -94,11 +105,12 @@ class Avx512 {
   static Vector AddBytes(Vector a, Vector b) { return _mm512_add_epi8(a, b); }
 
   template <int kGroups>
-  [[gnu::always_inline]] static TcqBits<Avx512> LoadBits(const uint8_t* codes, int64_t plane_bytes,
-                                                         bool is_first, int64_t rows) {
+  [[gnu::always_inline]] static TcqBits<Avx512<kPlanes>> LoadBits(const uint8_t* codes,
+                                                                  int64_t plane_bytes,
+                                                                  bool is_first, int64_t rows) {
     const __mmask16 mask = rows >= kVectorRows ? 0xffff : static_cast<__mmask16>((1 << rows) - 1);
     const uint8_t* third = codes + 2 * plane_bytes;
-    TcqBits<Avx512> bits;
+    TcqBits<Avx512<kPlanes>> bits;
     bits.first = LoadRows<kGroups>(mask, codes);
     bits.second = LoadRows<kGroups>(mask, codes + plane_bytes);
     bits.third = LoadRows<kGroups>(mask, third);
@@ -107,17 +119,18 @@ class Avx512 {
     return bits;
   }
 
-  [[gnu::always_inline]] static void AddRows(const TcqBits<Avx512>& bits, const Tables& tables,
-                                             const int32_t* words, Sums& sums) {
+  [[gnu::always_inline]] static void AddRows(const TcqBits<Avx512<kPlanes>>& bits,
+                                             const Tables& tables, const int32_t* words,
+                                             Sums& sums) {
     Sums sum = sums;
-    AddColumn(TcqValues<Avx512, 0>(bits, tables), words, sum);
-    AddColumn(TcqValues<Avx512, 1>(bits, tables), words + 1, sum);
-    AddColumn(TcqValues<Avx512, 2>(bits, tables), words + 2, sum);
-    AddColumn(TcqValues<Avx512, 3>(bits, tables), words + 3, sum);
-    AddColumn(TcqValues<Avx512, 4>(bits, tables), words + 4, sum);
-    AddColumn(TcqValues<Avx512, 5>(bits, tables), words + 5, sum);
-    AddColumn(TcqValues<Avx512, 6>(bits, tables), words + 6, sum);
-    AddColumn(TcqValues<Avx512, 7>(bits, tables), words + 7, sum);
+    AddColumn(TcqValues<Avx512<kPlanes>, 0>(bits, tables), words, sum);
+    AddColumn(TcqValues<Avx512<kPlanes>, 1>(bits, tables), words + 1, sum);
+    AddColumn(TcqValues<Avx512<kPlanes>, 2>(bits, tables), words + 2, sum);
+    AddColumn(TcqValues<Avx512<kPlanes>, 3>(bits, tables), words + 3, sum);
+    AddColumn(TcqValues<Avx512<kPlanes>, 4>(bits, tables), words + 4, sum);
+    AddColumn(TcqValues<Avx512<kPlanes>, 5>(bits, tables), words + 5, sum);
+    AddColumn(TcqValues<Avx512<kPlanes>, 6>(bits, tables), words + 6, sum);
+    AddColumn(TcqValues<Avx512<kPlanes>, 7>(bits, tables), words + 7, sum);
     sums = sum;
   }
 
@@ -137,7 +150,7 @@ class Avx512 {
     for (int64_t b = 0; b < bundles; ++b) {
       for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
         const Vector values = _mm512_load_si512(tile + (b * kTcqGroupColumns + t) * kVectorBytes);
-        (AddColumn(values, words[kRow] + b * kTcqBundleWords + t, sum[kRow]), ...);
+        (AddColumn(values, words[kRow] + b * TcqBundleWords(kPlanes) + t, sum[kRow]), ...);
       }
     }
     ((sums[kRow] = sum[kRow]), ...);
@@ -146,9 +159,8 @@ class Avx512 {
 
 }  // namespace
 
-const TcqKernels& TcqKernelsAvx512() {
-  static constexpr TcqKernels kKernels = {AddTcqCodes<Avx512>, AddTcqCodesToRows<Avx512>};
-  return kKernels;
+const TcqKernels& TcqKernelsAvx512(ExpertArithmetic arithmetic) {
+  return TcqKernelsOfTarget<Avx512>(arithmetic);
 }
 
 }  // namespace shoal

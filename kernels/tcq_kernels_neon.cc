@@ -37,11 +37,13 @@ template <int kGroups>
   }
 }
 
+template <int kActivationPlanes>
 class Neon {
  public:
   static constexpr int64_t kVectorRows = kRowsOfVector;
   static constexpr int64_t kVectorBytes = sizeof(uint8x16_t);
-  static constexpr int kTileRows = 8;  // 24 registers of sums
+  static constexpr int kPlanes = kActivationPlanes;
+  static constexpr int kTileRows = 24 / kPlanes;  // 24 registers of sums
   using Vector = uint8x16_t;
   struct Tables {
     uint8x16_t low;
@@ -49,13 +51,20 @@ class Neon {
   };
   // Of four rows, of each plane of the activations.
   struct Sums {
-    int32x4_t plane[kActivationPlanes];
+    int32x4_t plane[kPlanes];
   };
 
   static Tables LoadTables() { return {vld1q_u8(kTcqLow), vld1q_u8(kTcqHigh)}; }
-  static Sums Zero() { return {{vdupq_n_s32(0), vdupq_n_s32(0), vdupq_n_s32(0)}}; }
+  static Sums Zero() {
+    Sums sums;
+#pragma GCC unroll 3
+    for (int32x4_t& plane : sums.plane) {
+      plane = vdupq_n_s32(0);
+    }
+    return sums;
+  }
   static void Store(const Sums& sums, int32_t (*planes)[kVectorRows]) {
-    for (int plane = 0; plane < kActivationPlanes; ++plane) {
+    for (int plane = 0; plane < kPlanes; ++plane) {
       vst1q_s32(planes[plane], sums.plane[plane]);
     }
   }
@@ -86,10 +95,11 @@ class Neon {
   static Vector AddBytes(Vector a, Vector b) { return vaddq_u8(a, b); }
 
   template <int kGroups>
-  [[gnu::always_inline]] static TcqBits<Neon> LoadBits(const uint8_t* codes, int64_t plane_bytes,
-                                                       bool is_first, int64_t rows) {
+  [[gnu::always_inline]] static TcqBits<Neon<kPlanes>> LoadBits(const uint8_t* codes,
+                                                                int64_t plane_bytes, bool is_first,
+                                                                int64_t rows) {
     const uint8_t* third = codes + 2 * plane_bytes;
-    TcqBits<Neon> bits;
+    TcqBits<Neon<kPlanes>> bits;
     bits.first = LoadRows<kGroups>(codes, rows);
     bits.second = LoadRows<kGroups>(codes + plane_bytes, rows);
     bits.third = LoadRows<kGroups>(third, rows);
@@ -98,17 +108,18 @@ class Neon {
     return bits;
   }
 
-  [[gnu::always_inline]] static void AddRows(const TcqBits<Neon>& bits, const Tables& tables,
-                                             const int32_t* words, Sums& sums) {
+  [[gnu::always_inline]] static void AddRows(const TcqBits<Neon<kPlanes>>& bits,
+                                             const Tables& tables, const int32_t* words,
+                                             Sums& sums) {
     Sums sum = sums;
-    AddColumn(TcqValues<Neon, 0>(bits, tables), words, sum);
-    AddColumn(TcqValues<Neon, 1>(bits, tables), words + 1, sum);
-    AddColumn(TcqValues<Neon, 2>(bits, tables), words + 2, sum);
-    AddColumn(TcqValues<Neon, 3>(bits, tables), words + 3, sum);
-    AddColumn(TcqValues<Neon, 4>(bits, tables), words + 4, sum);
-    AddColumn(TcqValues<Neon, 5>(bits, tables), words + 5, sum);
-    AddColumn(TcqValues<Neon, 6>(bits, tables), words + 6, sum);
-    AddColumn(TcqValues<Neon, 7>(bits, tables), words + 7, sum);
+    AddColumn(TcqValues<Neon<kPlanes>, 0>(bits, tables), words, sum);
+    AddColumn(TcqValues<Neon<kPlanes>, 1>(bits, tables), words + 1, sum);
+    AddColumn(TcqValues<Neon<kPlanes>, 2>(bits, tables), words + 2, sum);
+    AddColumn(TcqValues<Neon<kPlanes>, 3>(bits, tables), words + 3, sum);
+    AddColumn(TcqValues<Neon<kPlanes>, 4>(bits, tables), words + 4, sum);
+    AddColumn(TcqValues<Neon<kPlanes>, 5>(bits, tables), words + 5, sum);
+    AddColumn(TcqValues<Neon<kPlanes>, 6>(bits, tables), words + 6, sum);
+    AddColumn(TcqValues<Neon<kPlanes>, 7>(bits, tables), words + 7, sum);
     sums = sum;
   }
 
@@ -118,20 +129,20 @@ class Neon {
   static void Multiply(const uint8_t* tile, int64_t bundles, const int32_t* const* words,
                        Sums* sums) {
     Sums sum[kRows];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (Sums& start : sum) {
       start = Zero();
     }
     for (int64_t b = 0; b < bundles; ++b) {
       for (int64_t t = 0; t < kTcqGroupColumns; ++t) {
         const Vector values = vld1q_u8(tile + (b * kTcqGroupColumns + t) * kVectorBytes);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int a = 0; a < kRows; ++a) {
-          AddColumn(values, words[a] + b * kTcqBundleWords + t, sum[a]);
+          AddColumn(values, words[a] + b * TcqBundleWords(kPlanes) + t, sum[a]);
         }
       }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int a = 0; a < kRows; ++a) {
       sums[a] = sum[a];
     }
@@ -141,7 +152,7 @@ class Neon {
   // `word` is that of the lowest plane.
   [[gnu::always_inline]] static void AddColumn(Vector values, const int32_t* word, Sums& sums) {
 #pragma GCC unroll 3
-    for (int plane = 0; plane < kActivationPlanes; ++plane) {
+    for (int plane = 0; plane < kPlanes; ++plane) {
       sums.plane[plane] =
           vdotq_s32(sums.plane[plane], vreinterpretq_s8_u8(values),
                     vreinterpretq_s8_s32(vdupq_n_s32(word[plane * kTcqGroupColumns])));
@@ -151,9 +162,8 @@ class Neon {
 
 }  // namespace
 
-const TcqKernels& TcqKernelsNeon() {
-  static constexpr TcqKernels kKernels = {AddTcqCodes<Neon>, AddTcqCodesToRows<Neon>};
-  return kKernels;
+const TcqKernels& TcqKernelsNeon(ExpertArithmetic arithmetic) {
+  return TcqKernelsOfTarget<Neon>(arithmetic);
 }
 
 }  // namespace shoal

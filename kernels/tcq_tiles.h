@@ -103,8 +103,9 @@ static void AddStrip(const TcqStrip& strip, int64_t all_bundles, const int32_t* 
     for (int64_t b = 0; b < all_bundles; b += kTcqTileBundles) {
       const int64_t bundles = all_bundles - b < kTcqTileBundles ? all_bundles - b : kTcqTileBundles;
       DecodeTile<Target, kGroups>(strip, row, b, bundles, tile);
-      AddTileToRows<Target, Target::kTileRows>(tile, bundles, words, num_rows, b * kTcqBundleWords,
-                                               matrix_rows, sums + row - strip.begin, stride);
+      AddTileToRows<Target, Target::kTileRows>(tile, bundles, words, num_rows,
+                                               b * TcqBundleWords(Target::kPlanes), matrix_rows,
+                                               sums + row - strip.begin, stride);
     }
   }
 }
@@ -122,6 +123,16 @@ static void AddTcqCodesToRows(const TcqShape& shape, const uint8_t* codes, int64
   } else {
     AddStrip<Target, 1>(strip, shape.bundles, words, num_rows, sums);
   }
+}
+
+// Those of both arithmetics, of the classes of one instruction set.
+template <template <int kPlanes> class Target>
+static const TcqKernels& TcqKernelsOfTarget(ExpertArithmetic arithmetic) {
+  using Exact = Target<kExactPlanes>;
+  using Fast = Target<kFastPlanes>;
+  static constexpr TcqKernels kExact = {kExactPlanes, AddTcqCodes<Exact>, AddTcqCodesToRows<Exact>};
+  static constexpr TcqKernels kFast = {kFastPlanes, AddTcqCodes<Fast>, AddTcqCodesToRows<Fast>};
+  return arithmetic == ExpertArithmetic::kExact ? kExact : kFast;
 }
 
 }  // namespace shoal

@@ -41,7 +41,7 @@ void AddModelFields(const Model& model, Json& json) {
   json["num_threads"] = mode.num_threads;
   json["experts"] = mode.experts;
   json["trunk"] = mode.trunk;
-  json["arithmetic"] = mode.arithmetic;
+  json["arithmetic"] = std::string(ExpertArithmeticName(mode.arithmetic));
   json["kernels"] = std::string(KernelTargetName(mode.kernels));
   json["expert_io"] = mode.expert_io.engine;
   json["direct_io"] = mode.expert_io.direct;
@@ -129,8 +129,9 @@ std::string FormatMode(const EffectiveMode& mode) {
       FormatNodes(mode.nodes), mode.experts, std::string(KernelTargetName(mode.kernels)),
       io.direct ? "direct reads"
                 : absl::StrCat("reads through the page cache (", io.why_not_direct, ")"),
-      io.engine, io.cache_records, FormatByteSize(io.cache_bytes), mode.trunk, mode.arithmetic,
-      mode.num_threads, mode.context_tokens, mode.plan.prefill_chunk_tokens, FormatPlan(mode.plan));
+      io.engine, io.cache_records, FormatByteSize(io.cache_bytes), mode.trunk,
+      std::string(ExpertArithmeticName(mode.arithmetic)), mode.num_threads, mode.context_tokens,
+      mode.plan.prefill_chunk_tokens, FormatPlan(mode.plan));
 }
 
 double Rate(int64_t count, absl::Duration time) {

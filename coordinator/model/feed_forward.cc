@@ -78,6 +78,7 @@ absl::Status MoeBlock(ForwardContext& context, int64_t layer, int64_t first_posi
   batch.expert_ids = w.expert_ids.first(rows * k);
   batch.expert_weights = w.expert_weights.first(rows * k);
   batch.call = context.call;
+  batch.arithmetic = context.arithmetic;
   // The shared experts are computed while the others are read, here or on other machines.
   const auto& shared = context.weights.layers[static_cast<size_t>(layer)].moe->shared_experts;
   batch.meanwhile = [&] {

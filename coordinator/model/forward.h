@@ -17,6 +17,7 @@
 #include "coordinator/model/workspace.h"
 #include "coordinator/session.h"
 #include "expert_node/expert_backend.h"
+#include "kernels/expert_arithmetic.h"
 
 namespace shoal {
 
@@ -32,6 +33,7 @@ struct ForwardContext {
   ForwardObserver* observer = nullptr;
   std::stop_token stop;
   uint64_t call = 0;  // ExpertBackend::Batch's
+  ExpertArithmetic arithmetic = ExpertArithmetic::kExact;
 };
 
 // Runs `ids` (at most workspace.max_rows, all inside the vocabulary) at positions first_position...

@@ -37,6 +37,7 @@ ExpertBackend::Batch RowsOf(const ExpertBackend::Batch& batch, int64_t first, in
   ExpertBackend::Batch rows{batch.layer, count, part(batch.rows), part(batch.expert_ids),
                             part(batch.expert_weights)};
   rows.call = batch.call;
+  rows.arithmetic = batch.arithmetic;
   return rows;
 }
 
@@ -52,6 +53,7 @@ struct PoolBackend::Impl {
         node_wait(options.node_wait),
         own(options.own),
         log(options.log),
+        arithmetic(options.arithmetic),
         max_nodes(std::max(static_cast<size_t>(options.max_nodes), the_layout->nodes().size())),
         clock(the_clock),
         local(std::move(the_local)),
@@ -96,6 +98,7 @@ struct PoolBackend::Impl {
   const absl::Duration node_wait;
   const SecurityPtr own;
   const std::function<void(absl::string_view line)> log;
+  const ExpertArithmetic arithmetic;
   const size_t max_nodes;
   const Clock& clock;
   const std::unique_ptr<ExpertBackend> local;
@@ -184,6 +187,7 @@ absl::StatusOr<std::unique_ptr<PoolBackend>> PoolBackend::Open(const Manifest& m
   layout_options.own = options.own;
   layout_options.log = options.log;
   layout_options.audits = options.audit_share > 0;
+  layout_options.arithmetic = options.arithmetic;
   SHOAL_ASSIGN_OR_RETURN(
       std::unique_ptr<PoolLayout> layout,
       PoolLayout::Connect(manifest, std::move(options.plan), layout_options, clock));
@@ -196,6 +200,11 @@ absl::Status PoolBackend::Execute(const Batch& batch, std::span<const ExpertSlic
                                   std::stop_token stop, std::span<int64_t> out) {
   SHOAL_RETURN_IF_ERROR(CheckBatch(impl_->sizes, batch, out));
   SHOAL_RETURN_IF_ERROR(CheckSlices(impl_->sizes.whole(), slices, "slices to compute"));
+  if (batch.arithmetic != impl_->arithmetic) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "arithmetic is ", std::string(ExpertArithmeticName(batch.arithmetic)),
+        "; the pool's streams are ", std::string(ExpertArithmeticName(impl_->arithmetic))));
+  }
   std::shared_ptr<PoolLayout> layout = impl_->Layout();
   const auto hidden_size = static_cast<size_t>(impl_->sizes.layout.hidden_size);
   int64_t row = 0;
@@ -250,6 +259,7 @@ absl::Status PoolBackend::ChangePlan(PoolPlan plan, const std::stop_token& stop)
   options.own = impl_->own;
   options.log = impl_->log;
   options.audits = impl_->audit != nullptr;
+  options.arithmetic = impl_->arithmetic;
   options.stop = stop;
   absl::StatusOr<std::unique_ptr<PoolLayout>> next =
       PoolLayout::Connect(impl_->manifest, std::move(plan), options, impl_->clock);

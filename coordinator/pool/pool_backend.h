@@ -44,6 +44,8 @@ struct PoolOptions {
   // Share of the nodes' answers that are computed a second time by somebody else, 0 to 1. A node that
   // is found wrong is not asked any more.
   double audit_share = 0;
+  // In which all calls are to be computed.
+  ExpertArithmetic arithmetic = ExpertArithmetic::kExact;
   // Told what an audit finds, and which nodes are lost and there again, by any thread; may be empty.
   std::function<void(absl::string_view line)> log = {};
   // As ChannelSecurity's. With it a node whose name the plan has must have it in its certificate.
@@ -104,6 +106,7 @@ class PoolBackend final : public ExpertBackend {
   ~PoolBackend() override;
 
   // As ExpertBackend's; rows are sent to nodes in pieces that they take.
+  //   INVALID_ARGUMENT  also where the batch has another arithmetic than PoolOptions
   //   UNAVAILABLE  nobody could compute a cell for node_wait, its only holder lives and did not in
   //                that time and ten of its deadlines, or all its holders are in quarantine; names
   //                the holders and the slice

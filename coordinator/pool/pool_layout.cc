@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<PoolLayout>> PoolLayout::Connect(const Manifest& 
 
 void PoolLayout::Dial(const Manifest& manifest, const Options& options) {
   v1::Hello hello;
-  *hello.mutable_terms() = MakeTerms(manifest);
+  *hello.mutable_terms() = MakeTerms(manifest, options.arithmetic);
   hello.set_epoch(plan_.epoch);
   for (const PoolNode& planned : plan_.remote()) {
     nodes_.push_back(std::make_unique<RemoteNode>(

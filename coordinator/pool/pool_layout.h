@@ -24,6 +24,7 @@
 #include "coordinator/pool/pool_plan.h"
 #include "coordinator/pool/remote_node.h"
 #include "expert_node/expert_model.h"
+#include "kernels/expert_arithmetic.h"
 
 namespace shoal {
 
@@ -38,7 +39,8 @@ class PoolLayout {
     bool has_local = false;
     bool all_must_answer = false;
     bool audits = false;  // somebody else must be able to compute what a node does
-    SecurityPtr own;      // as ChannelSecurity's
+    ExpertArithmetic arithmetic = ExpertArithmetic::kExact;
+    SecurityPtr own;                                  // as ChannelSecurity's
     std::function<void(absl::string_view line)> log;  // as RemoteNode's
     std::stop_token stop;                             // ends the wait
   };

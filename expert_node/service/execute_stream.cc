@@ -122,7 +122,8 @@ absl::Status ExecuteStream::AcceptHello(Slot* slot) {
   if (greeted_) {
     return absl::InvalidArgumentError("hello was sent before; a stream begins once");
   }
-  SHOAL_RETURN_IF_ERROR(context_.rules.CheckHello(slot->request.hello(), context_.terms));
+  SHOAL_ASSIGN_OR_RETURN(arithmetic_,
+                         context_.rules.CheckHello(slot->request.hello(), context_.terms));
   greeted_ = true;
   context_.describe(slot->control_reply.mutable_welcome()->mutable_node());
   AnswerFirst(slot);
@@ -198,6 +199,7 @@ void ExecuteStream::Compute(Slot* slot) {
   ExpertBackend::Batch batch;
   batch.layer = request.layer();
   batch.call = request.call();
+  batch.arithmetic = arithmetic_;
   batch.num_rows = request.expert_ids_size() / context_.rules.experts_per_row();
   batch.rows = View(request.rows());
   batch.expert_ids = Signed(request.expert_ids());

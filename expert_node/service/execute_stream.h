@@ -22,6 +22,7 @@
 #include "expert_node/service/node_counters.h"
 #include "expert_node/service/request_rules.h"
 #include "expert_node/service/work_queue.h"
+#include "kernels/expert_arithmetic.h"
 
 namespace shoal {
 
@@ -96,9 +97,10 @@ class ExecuteStream final : public grpc::ServerBidiReactor<v1::ExecuteRequest, v
 
   const ExecuteContext& context_;
   CallWatch watch_;
-  std::stop_source stop_;  // of the work
-  bool greeted_ = false;   // only OnReadDone looks at it
-  absl::Status end_;       // how the stream ends; constant once finished_
+  std::stop_source stop_;                                   // of the work
+  bool greeted_ = false;                                    // only OnReadDone looks at it
+  ExpertArithmetic arithmetic_ = ExpertArithmetic::kExact;  // from the hello on
+  absl::Status end_;  // how the stream ends; constant once finished_
 
   Mutex mutex_;
   std::vector<std::unique_ptr<Slot>> slots_ ABSL_GUARDED_BY(mutex_);

@@ -50,9 +50,17 @@ absl::Status CheckIds(absl::string_view field, const Ids& ids, int64_t num_exper
 
 }  // namespace
 
-absl::Status RequestRules::CheckHello(const v1::Hello& hello, const v1::Terms& ours) const {
-  SHOAL_RETURN_IF_ERROR(CheckTerms(ours, hello.terms(), kSeenByNode));
-  return hello.epoch() != 0 ? absl::OkStatus() : Broken("hello.epoch is 0 or absent");
+absl::StatusOr<ExpertArithmetic> RequestRules::CheckHello(const v1::Hello& hello,
+                                                          const v1::Terms& ours) const {
+  v1::Terms wanted = ours;
+  SHOAL_ASSIGN_OR_RETURN(const ExpertArithmetic arithmetic,
+                         ArithmeticOf(hello.terms(), kSeenByNode));
+  wanted.set_arithmetic(hello.terms().arithmetic());
+  SHOAL_RETURN_IF_ERROR(CheckTerms(wanted, hello.terms(), kSeenByNode));
+  if (hello.epoch() == 0) {
+    return Broken("hello.epoch is 0 or absent");
+  }
+  return arithmetic;
 }
 
 absl::StatusOr<std::vector<ExpertSlice>> RequestRules::CheckLayer(

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/container/expert_slice.h"
 #include "expert_node/expert_model.h"
+#include "kernels/expert_arithmetic.h"
 
 namespace shoal {
 
@@ -27,8 +28,9 @@ class RequestRules {
   // `model` outlives the rules.
   RequestRules(const ExpertSizes& model, int64_t max_rows) : model_(model), max_rows_(max_rows) {}
 
-  // FAILED_PRECONDITION where the terms differ.
-  absl::Status CheckHello(const v1::Hello& hello, const v1::Terms& ours) const;
+  // The arithmetic that the stream asks for. FAILED_PRECONDITION where other terms differ, or this build has no such
+  // arithmetic.
+  absl::StatusOr<ExpertArithmetic> CheckHello(const v1::Hello& hello, const v1::Terms& ours) const;
   // The slices of the request, inside the model and disjoint; whether they are held is not looked
   // at.
   absl::StatusOr<std::vector<ExpertSlice>> CheckLayer(const v1::LayerRequest& request) const;

@@ -1,6 +1,7 @@
 #include "expert_node/service/terms.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/strings/escaping.h"
@@ -13,7 +14,7 @@
 namespace shoal {
 namespace {
 
-constexpr absl::string_view kArithmetic = "exact";
+constexpr absl::string_view kSameVersion = "install the same version of Shoal on both sides";
 
 // What arrived may be of any length and hold any byte; it goes into a message for people.
 std::string Shown(const std::string& value) {
@@ -24,11 +25,11 @@ std::string Shown(const std::string& value) {
 std::string Shown(uint32_t value) { return value == 0 ? "none" : absl::StrCat(value); }
 
 // All but what is the container's.
-v1::Terms TermsOfBuild() {
+v1::Terms TermsOfBuild(ExpertArithmetic arithmetic) {
   v1::Terms terms;
   terms.set_protocol_version(kProtocolVersion);
   terms.mutable_container()->set_container_version(kContainerVersion);
-  terms.set_arithmetic(std::string(kArithmetic));
+  terms.set_arithmetic(std::string(ExpertArithmeticName(arithmetic)));
   terms.set_kernel_revision(kKernelRevision);
   return terms;
 }
@@ -63,8 +64,8 @@ absl::Status CheckContainer(absl::string_view field, const TermsSides& sides,
 
 }  // namespace
 
-v1::Terms MakeTerms(const Manifest& manifest) {
-  v1::Terms terms = TermsOfBuild();
+v1::Terms MakeTerms(const Manifest& manifest, ExpertArithmetic arithmetic) {
+  v1::Terms terms = TermsOfBuild(arithmetic);
   terms.mutable_container()->set_container_version(static_cast<uint32_t>(manifest.version));
   terms.mutable_container()->set_identity(manifest.identity);
   terms.set_codec(std::string(ExpertCodecName(manifest.settings.experts)));
@@ -72,7 +73,7 @@ v1::Terms MakeTerms(const Manifest& manifest) {
 }
 
 absl::Status CheckTermsOfBuild(const v1::Terms& theirs, const TermsSides& sides) {
-  v1::Terms ours = TermsOfBuild();
+  v1::Terms ours = TermsOfBuild(ExpertArithmetic::kExact);
   ours.mutable_container()->set_identity(theirs.container().identity());
   ours.set_codec(theirs.codec());
   SHOAL_RETURN_IF_ERROR(CheckTerms(ours, theirs, sides));
@@ -88,6 +89,15 @@ absl::Status CheckTermsOfBuild(const v1::Terms& theirs, const TermsSides& sides)
                           absl::StrCat("terms.codec: ", std::string(codec.message())));
 }
 
+absl::StatusOr<ExpertArithmetic> ArithmeticOf(const v1::Terms& theirs, const TermsSides& sides) {
+  const std::optional<ExpertArithmetic> arithmetic = ParseExpertArithmetic(theirs.arithmetic());
+  if (!arithmetic) {
+    return Differs("arithmetic", sides, "\"exact\" and \"fast\"", Shown(theirs.arithmetic()),
+                   kSameVersion);
+  }
+  return *arithmetic;
+}
+
 absl::Status CheckTerms(const v1::Terms& ours, const v1::Terms& theirs, const TermsSides& sides) {
   constexpr absl::string_view kInstall = "install the newer Shoal";
   SHOAL_RETURN_IF_ERROR(CheckRevision("protocol_version", sides, ours.protocol_version(),
@@ -100,7 +110,7 @@ absl::Status CheckTerms(const v1::Terms& ours, const v1::Terms& theirs, const Te
   SHOAL_RETURN_IF_ERROR(CheckContainer("codec", sides, ours.codec(), theirs.codec()));
   if (ours.arithmetic() != theirs.arithmetic()) {
     return Differs("arithmetic", sides, Shown(ours.arithmetic()), Shown(theirs.arithmetic()),
-                   "install the same version of Shoal on both sides");
+                   kSameVersion);
   }
   return CheckRevision("kernel_revision", sides, ours.kernel_revision(), theirs.kernel_revision(),
                        kInstall);

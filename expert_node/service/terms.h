@@ -3,8 +3,10 @@
 #define SHOAL_EXPERT_NODE_SERVICE_TERMS_H_
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/container/manifest.h"
+#include "kernels/expert_arithmetic.h"
 
 namespace shoal {
 
@@ -12,8 +14,10 @@ namespace v1 {
 class Terms;
 }  // namespace v1
 
-// The terms of this build and a container, or a part of one. Callers include shoal/v1/types.pb.h.
-v1::Terms MakeTerms(const Manifest& manifest);
+// The terms of this build and a container, or a part of one. Callers include shoal/v1/types.pb.h. The arithmetic is that
+// of the sums that a stream asks for; where none are asked for it is exact.
+v1::Terms MakeTerms(const Manifest& manifest,
+                    ExpertArithmetic arithmetic = ExpertArithmetic::kExact);
 
 // By what name a message calls the two sides, since people of either may read it.
 struct TermsSides {
@@ -27,6 +31,10 @@ inline constexpr TermsSides kSeenByCoordinator = {"the coordinator", "the node"}
 // whichever container. FAILED_PRECONDITION as CheckTerms, and where the identity is none or the codec
 // is unknown.
 absl::Status CheckTermsOfBuild(const v1::Terms& theirs, const TermsSides& sides);
+
+// The arithmetic that a stream asks for.
+//   FAILED_PRECONDITION  absent, or none of this build; names those of this build
+absl::StatusOr<ExpertArithmetic> ArithmeticOf(const v1::Terms& theirs, const TermsSides& sides);
 
 // FAILED_PRECONDITION names the first field that differs, both values, and which side is to be changed;
 // a field that is absent in `theirs` differs.

@@ -14,6 +14,7 @@
 #include "kernels/delta_attention.h"
 #include "kernels/expert_apply.h"
 #include "kernels/expert_apply_rows.h"
+#include "kernels/expert_arithmetic.h"
 #include "kernels/fixed_point.h"
 #include "kernels/input_rotation.h"
 #include "kernels/kernel_target.h"
@@ -168,16 +169,21 @@ struct RandomUnits {
 // For every instruction set that this CPU has; of units in the caches, and of more than they hold.
 void ForTargets(benchmark::internal::Benchmark* benchmark) {
   constexpr int64_t kUnits = 1200;  // 400 MB
-  benchmark->ArgNames({"target", "units"});
+  benchmark->ArgNames({"target", "units", "fast"});
   for (const KernelTarget target : SupportedKernelTargets()) {
-    benchmark->Args({static_cast<int>(target), 1});
-    benchmark->Args({static_cast<int>(target), kUnits});
+    for (const int fast : {0, 1}) {
+      benchmark->Args({static_cast<int>(target), 1, fast});
+      benchmark->Args({static_cast<int>(target), kUnits, fast});
+    }
   }
 }
 KernelTarget TargetOf(benchmark::State& state) {
   const auto target = static_cast<KernelTarget>(state.range(0));
   state.SetLabel(std::string(KernelTargetName(target)));
   return target;
+}
+ExpertArithmetic ArithmeticOf(bool fast) {
+  return fast ? ExpertArithmetic::kFast : ExpertArithmetic::kExact;
 }
 
 // One row through units of random codes: apply(unit) with one row prepared beforehand.
@@ -195,7 +201,7 @@ void ApplyUnits(benchmark::State& state, const RandomUnits& units, Apply apply) 
 }
 
 void BM_ApplyRvqUnit(benchmark::State& state) {
-  const RvqKernels& kernels = RvqKernelsOf(TargetOf(state));
+  const RvqKernels& kernels = RvqKernelsOf(TargetOf(state), ArithmeticOf(state.range(2) != 0));
   const RandomUnits units(state.range(1));
   const std::vector<float> x = Gaussian(kHiddenSize, 1);
   std::vector<int32_t> tables(static_cast<size_t>(RvqPreparedRowElements(kHiddenSize)));
@@ -207,13 +213,14 @@ void BM_ApplyRvqUnit(benchmark::State& state) {
 BENCHMARK(BM_ApplyRvqUnit)->Apply(ForTargets)->Unit(benchmark::kMicrosecond);
 
 void BM_ApplyTcqUnit(benchmark::State& state) {
-  const TcqKernels& kernels = TcqKernelsOf(TargetOf(state));
+  const TcqKernels& kernels = TcqKernelsOf(TargetOf(state), ArithmeticOf(state.range(2) != 0));
   const RandomUnits units(state.range(1));
   const ExpertRotations rotations = ExpertRotations::Of(kHiddenSize, kUnitWidth, 1);
   const std::vector<float> x = Gaussian(kHiddenSize, 1);
   std::vector<int32_t> words(static_cast<size_t>(TcqRowWords(kHiddenSize)));
   std::vector<std::byte> scratch_of_row(static_cast<size_t>(TcqRowScratchBytes(kHiddenSize)));
-  const TcqPreparedRow row = PrepareTcqRow(rotations.input, x, words, scratch_of_row);
+  const TcqPreparedRow row =
+      PrepareTcqRow(rotations.input, kernels.planes, x, words, scratch_of_row);
   ApplyUnits(state, units, [&](const CodedUnit& unit, auto& scratch, auto& out) {
     return ApplyTcqUnit(kernels, unit, rotations.unit, row, 1e-6, scratch, out);
   });
@@ -222,7 +229,7 @@ BENCHMARK(BM_ApplyTcqUnit)->Apply(ForTargets)->Unit(benchmark::kMicrosecond);
 
 // Many rows through units of random codes; weights a second count each weight once for every row.
 void BM_ApplyTcqUnitToRows(benchmark::State& state) {
-  const TcqKernels& kernels = TcqKernelsOf(TargetOf(state));
+  const TcqKernels& kernels = TcqKernelsOf(TargetOf(state), ArithmeticOf(state.range(2) != 0));
   const int64_t num_rows = state.range(1);
   const RandomUnits units(8);
   const ExpertRotations rotations = ExpertRotations::Of(kHiddenSize, kUnitWidth, 1);
@@ -234,7 +241,7 @@ void BM_ApplyTcqUnitToRows(benchmark::State& state) {
   for (int64_t r = 0; r < num_rows; ++r) {
     const std::span<int32_t> of_row(words.data() + rows.size() * words_of_row, words_of_row);
     const std::vector<float> x = Gaussian(kHiddenSize, static_cast<uint32_t>(r));
-    rows.push_back({PrepareTcqRow(rotations.input, x, of_row, scratch), 1e-6});
+    rows.push_back({PrepareTcqRow(rotations.input, kernels.planes, x, of_row, scratch), 1e-6});
   }
   std::vector<int64_t> out(static_cast<size_t>(num_rows * kHiddenSize));
   int64_t next = 0;
@@ -255,10 +262,11 @@ void BM_ApplyTcqUnitToRows(benchmark::State& state) {
 }
 BENCHMARK(BM_ApplyTcqUnitToRows)
     ->Apply([](benchmark::internal::Benchmark* benchmark) {
-      benchmark->ArgNames({"target", "rows"});
+      benchmark->ArgNames({"target", "rows", "fast"});
       for (const KernelTarget target : SupportedKernelTargets()) {
         for (const int64_t rows : {1, 2, 4, 8, 16, 64, 256}) {
-          benchmark->Args({static_cast<int>(target), rows});
+          benchmark->Args({static_cast<int>(target), rows, 0});
+          benchmark->Args({static_cast<int>(target), rows, 1});
         }
       }
     })
@@ -271,7 +279,7 @@ void BM_PrepareTcqRow(benchmark::State& state) {
   std::vector<int32_t> words(static_cast<size_t>(TcqRowWords(state.range(0))));
   std::vector<std::byte> scratch(static_cast<size_t>(TcqRowScratchBytes(state.range(0))));
   for (auto _ : state) {
-    benchmark::DoNotOptimize(PrepareTcqRow(rotation, x, words, scratch));
+    benchmark::DoNotOptimize(PrepareTcqRow(rotation, kExactPlanes, x, words, scratch));
   }
 }
 BENCHMARK(BM_PrepareTcqRow)
@@ -281,7 +289,7 @@ BENCHMARK(BM_PrepareTcqRow)
     ->Unit(benchmark::kMicrosecond);
 
 void BM_PrepareRvqRow(benchmark::State& state) {
-  const RvqKernels& kernels = RvqKernelsOf(TargetOf(state));
+  const RvqKernels& kernels = RvqKernelsOf(TargetOf(state), ArithmeticOf(state.range(1) != 0));
   const RandomUnits units(1);
   const std::vector<float> x = Gaussian(kHiddenSize, 1);
   std::vector<int32_t> tables(static_cast<size_t>(RvqPreparedRowElements(kHiddenSize)));
@@ -290,8 +298,10 @@ void BM_PrepareRvqRow(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_PrepareRvqRow)
-    ->ArgName("target")
-    ->DenseRange(0, static_cast<int64_t>(SupportedKernelTargets().size()) - 1)
+    ->ArgNames({"target", "fast"})
+    ->ArgsProduct({benchmark::CreateDenseRange(
+                       0, static_cast<int64_t>(SupportedKernelTargets().size()) - 1, 1),
+                   {0, 1}})
     ->Unit(benchmark::kMicrosecond);
 
 void BM_EncodeRow(benchmark::State& state) {

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "kernels/expert_arithmetic.h"
+
 namespace shoal {
 namespace {
 
@@ -19,7 +21,7 @@ struct Quantized {
 Quantized Quantize(const std::vector<float>& x) {
   Quantized q;
   q.values.assign(x.size(), 12345);
-  q.scale = QuantizeActivations(x, q.values);
+  q.scale = QuantizeActivations(x, kExactPlanes, q.values);
   return q;
 }
 
@@ -27,11 +29,20 @@ Quantized Quantize(const std::vector<float>& x) {
 constexpr int32_t kMax = 1040319;
 
 TEST(ActivationQuantTest, TheLargestMagnitudeBecomesThreeFullPlanes) {
-  EXPECT_EQ(kActivationMax, kMax);
+  EXPECT_EQ(ActivationMax(kExactPlanes), kMax);
   const Quantized q = Quantize({0.5F, -2.0F, 1.0F, 0.0F});
   EXPECT_DOUBLE_EQ(q.scale, 2.0 / kMax);
   // 260079.75 and 520159.5, the latter to even.
   EXPECT_EQ(q.values, (std::vector<int32_t>{260080, -kMax, 520160, 0}));
+}
+
+TEST(ActivationQuantTest, TwoPlanesAreTwoFullDigits) {
+  EXPECT_EQ(ActivationMax(kFastPlanes), 63 * 128 + 63);
+  const std::vector<float> x = {0.5F, -2.0F, 1.0F, 0.0F};
+  std::vector<int32_t> q(4, 12345);
+  EXPECT_DOUBLE_EQ(QuantizeActivations(x, kFastPlanes, q), 2.0 / 8127);
+  // 2031.75 and 4063.5, the latter to even.
+  EXPECT_EQ(q, (std::vector<int32_t>{2032, -8127, 4064, 0}));
 }
 
 TEST(ActivationQuantTest, HalvesRoundToEven) {

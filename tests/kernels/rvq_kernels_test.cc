@@ -4,13 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "kernels/activation_quant.h"
+#include "kernels/expert_arithmetic.h"
 #include "kernels/kernel_target.h"
+#include "tests/kernels/kernel_variant.h"
 
 namespace shoal {
 namespace {
@@ -48,26 +50,57 @@ RvqCodebook RandomBook(uint32_t seed) {
   return book;
 }
 
-std::vector<int32_t> RandomActivations(int64_t positions, uint32_t seed) {
+std::vector<int32_t> RandomActivations(int64_t positions, int planes, uint32_t seed) {
   std::mt19937 random(seed);
-  std::uniform_int_distribution<int32_t> any(-kActivationMax, kActivationMax);
+  std::uniform_int_distribution<int32_t> any(-ActivationMax(planes), ActivationMax(planes));
   std::vector<int32_t> q(static_cast<size_t>(positions * kSubVectorSize));
   std::generate(q.begin(), q.end(), [&] { return any(random); });
   return q;
 }
 
-// By the definition: every weight of every row times its activation.
+int64_t LongestSquare(const auto& vectors, size_t begin, size_t end) {
+  int64_t longest = 0;
+  for (size_t i = begin; i < end; i += 8) {
+    int64_t square = 0;
+    for (size_t d = i; d < i + 8; ++d) {
+      square += int64_t{vectors[d]} * vectors[d];
+    }
+    longest = std::max(longest, square);
+  }
+  return longest;
+}
+
+// The step that table values of 64 positions from `first` on are rounded to.
+int64_t StepOf(const RvqCodebook& book, const std::vector<int32_t>& q, size_t first) {
+  const double bound = std::sqrt(static_cast<double>(LongestSquare(book.values, 0, 2048))) *
+                       std::sqrt(static_cast<double>(
+                           LongestSquare(q, 8 * first, std::min(q.size(), 8 * (first + 64)))));
+  int64_t step = 1;
+  while (bound > 32767.0 * static_cast<double>(step)) {
+    step *= 2;
+  }
+  return step;
+}
+
+// By the definition: every weight of every row times its activation; what one entry gives is rounded in fast
+// arithmetic.
 std::vector<int64_t> Expected(const RvqCodebook& book, const std::vector<int32_t>& q,
-                              const Codes& codes, std::vector<int64_t> sums) {
+                              const Codes& codes, ExpertArithmetic arithmetic,
+                              std::vector<int64_t> sums) {
   for (int64_t p = 0; p < codes.positions; ++p) {
+    const int64_t step = arithmetic == ExpertArithmetic::kExact
+                             ? 1
+                             : StepOf(book, q, static_cast<size_t>(p / 64 * 64));
     for (int64_t r = 0; r < codes.rows; ++r) {
       const uint32_t code = codes.CodeOf(p, r);
       for (int stage = 0; stage < kRvqStages; ++stage) {
         const int8_t* entry = book.entry(stage, RvqIndex(code, stage));
+        int64_t value = 0;
         for (int d = 0; d < kSubVectorSize; ++d) {
-          sums[static_cast<size_t>(r)] +=
-              int64_t{entry[d]} * q[static_cast<size_t>(p * kSubVectorSize + d)];
+          value += int64_t{entry[d]} * q[static_cast<size_t>(p * kSubVectorSize + d)];
         }
+        const double steps = static_cast<double>(value) / static_cast<double>(step);
+        sums[static_cast<size_t>(r)] += step * static_cast<int64_t>(std::floor(steps + 0.5));
       }
     }
   }
@@ -84,9 +117,9 @@ std::vector<int64_t> Computed(const RvqKernels& kernels, const RvqCodebook& book
   return sums;
 }
 
-class RvqKernelsTest : public ::testing::TestWithParam<KernelTarget> {
+class RvqKernelsTest : public KernelVariantTest {
  protected:
-  const RvqKernels& kernels() const { return RvqKernelsOf(GetParam()); }
+  static const RvqKernels& kernels() { return RvqKernelsOf(Target(), Arithmetic()); }
 };
 
 TEST_P(RvqKernelsTest, SumsAreThoseOfTheDefinition) {
@@ -95,13 +128,14 @@ TEST_P(RvqKernelsTest, SumsAreThoseOfTheDefinition) {
     for (const int64_t rows : {1, 7, 8, 31, 32, 33, 63, 64, 65, 128, 200}) {
       for (const int64_t gap : {0, 5}) {
         const RvqCodebook book = RandomBook(++seed);
-        const std::vector<int32_t> q = RandomActivations(positions, ++seed);
+        const std::vector<int32_t> q = RandomActivations(positions, Planes(), ++seed);
         const Codes codes(positions, rows, gap, ++seed);
         std::vector<int64_t> before(static_cast<size_t>(rows));
         for (size_t r = 0; r < before.size(); ++r) {
           before[r] = static_cast<int64_t>(r) * -1'000'000'007;
         }
-        ASSERT_EQ(Computed(kernels(), book, q, codes, before), Expected(book, q, codes, before))
+        ASSERT_EQ(Computed(kernels(), book, q, codes, before),
+                  Expected(book, q, codes, Arithmetic(), before))
             << positions << " positions, " << rows << " rows, gap " << gap;
       }
     }
@@ -113,14 +147,13 @@ TEST_P(RvqKernelsTest, TheLargestAndTheSmallestSumsAreExact) {
   constexpr int64_t kPositions = 7168 / kSubVectorSize;
   const Codes codes(kPositions, 70, 0, 1);
   for (const int8_t weight : {int8_t{127}, int8_t{-128}}) {
-    for (const int32_t activation : {kActivationMax, -kActivationMax}) {
+    for (const int32_t activation : {ActivationMax(Planes()), -ActivationMax(Planes())}) {
       RvqCodebook book;
       book.values.fill(weight);
       const std::vector<int32_t> q(kPositions * kSubVectorSize, activation);
-      const std::vector<int64_t> sums =
-          Computed(kernels(), book, q, codes, std::vector<int64_t>(70, 3));
-      EXPECT_THAT(sums, ::testing::Each(3 + int64_t{kPositions} * kSubVectorSize * kRvqStages *
-                                                weight * activation));
+      const std::vector<int64_t> before(70, 3);
+      EXPECT_EQ(Computed(kernels(), book, q, codes, before),
+                Expected(book, q, codes, Arithmetic(), before));
     }
   }
 }
@@ -132,12 +165,7 @@ TEST_P(RvqKernelsTest, ActivationsOfZeroGiveNothing) {
               ::testing::Each(-5));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RvqKernelsTest,
-                         ::testing::ValuesIn(SupportedKernelTargets().begin(),
-                                             SupportedKernelTargets().end()),
-                         [](const auto& info) {
-                           return std::string(KernelTargetName(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(All, RvqKernelsTest, AllKernelVariants(), KernelVariantName);
 
 TEST(KernelTargetTest, NamesAreReadBack) {
   for (const KernelTarget target : SupportedKernelTargets()) {

@@ -13,6 +13,7 @@
 #include "kernels/activation_quant.h"
 #include "kernels/expert_apply.h"
 #include "kernels/expert_apply_rows.h"
+#include "kernels/expert_arithmetic.h"
 #include "kernels/fixed_point.h"
 #include "kernels/math.h"
 #include "kernels/tcq_encode.h"
@@ -156,10 +157,10 @@ class Scratch {
 
 // A row of activations, made ready for a unit.
 struct Prepared {
-  Prepared(const Unit& unit, const std::vector<float>& x)
+  Prepared(const Unit& unit, int planes, const std::vector<float>& x)
       : storage(TcqRowWords(unit.shape.hidden_size) * static_cast<int64_t>(sizeof(int32_t))) {
     Scratch scratch(TcqRowScratchBytes(unit.shape.hidden_size));
-    row = PrepareTcqRow(unit.rotations.input, x,
+    row = PrepareTcqRow(unit.rotations.input, planes, x,
                         {reinterpret_cast<int32_t*>(storage.span().data()),
                          static_cast<size_t>(TcqRowWords(unit.shape.hidden_size))},
                         scratch.span());
@@ -172,7 +173,7 @@ struct Prepared {
 
 bool ApplyWith(const TcqKernels& kernels, const Unit& unit, const std::vector<float>& x,
                double weight, std::vector<int64_t>& out) {
-  Prepared prepared(unit, x);
+  Prepared prepared(unit, kernels.planes, x);
   const TcqPreparedRow& row = prepared.row;
   Scratch scratch(ExpertScratchBytes(unit.shape.hidden_size, unit.shape.unit_width));
   const bool ok =
@@ -181,24 +182,31 @@ bool ApplyWith(const TcqKernels& kernels, const Unit& unit, const std::vector<fl
   return ok;
 }
 
-// With the kernels of every instruction set, which agree to the bit.
-bool Apply(const Unit& unit, const std::vector<float>& x, double weight,
-           std::vector<int64_t>& out) {
-  const std::vector<int64_t> before = out;
-  const bool ok = ApplyWith(TcqKernelsScalar(), unit, x, weight, out);
-  for (const KernelTarget target : SupportedKernelTargets()) {
-    std::vector<int64_t> again = before;
-    EXPECT_EQ(ApplyWith(TcqKernelsOf(target), unit, x, weight, again), ok);
-    EXPECT_EQ(again, out) << KernelTargetName(target);
+class TcqApplyTest : public ::testing::TestWithParam<ExpertArithmetic> {
+ protected:
+  // With the kernels of every instruction set, which agree to the bit.
+  static bool Apply(const Unit& unit, const std::vector<float>& x, double weight,
+                    std::vector<int64_t>& out) {
+    const std::vector<int64_t> before = out;
+    const bool ok = ApplyWith(TcqKernelsScalar(GetParam()), unit, x, weight, out);
+    for (const KernelTarget target : SupportedKernelTargets()) {
+      std::vector<int64_t> again = before;
+      EXPECT_EQ(ApplyWith(TcqKernelsOf(target, GetParam()), unit, x, weight, again), ok);
+      EXPECT_EQ(again, out) << KernelTargetName(target);
+    }
+    return ok;
   }
-  return ok;
-}
+  // Of the largest difference from double arithmetic, by the largest output. A plane less is 2^7 times as coarse.
+  static double Tolerance() {
+    return GetParam() == ExpertArithmetic::kExact ? 3.6e-6 : 128 * 3.6e-6;
+  }
+};
 
 std::vector<int64_t> Zeros(Shape shape) {
   return std::vector<int64_t>(static_cast<size_t>(shape.hidden_size));
 }
 
-TEST(TcqApplyTest, AgreesWithDoubleArithmeticOnTheDequantizedWeights) {
+TEST_P(TcqApplyTest, AgreesWithDoubleArithmeticOnTheDequantizedWeights) {
   for (const Shape shape : kShapes) {
     for (const double weight : {1.0, -2.446}) {
       const Unit unit(shape, 2);
@@ -212,12 +220,12 @@ TEST(TcqApplyTest, AgreesWithDoubleArithmeticOnTheDequantizedWeights) {
         largest = std::max(largest, std::fabs(expected[j]));
         worst = std::max(worst, std::fabs(static_cast<double>(out[j]) * kStep - expected[j]));
       }
-      EXPECT_LE(worst / largest, 3.6e-6) << shape.hidden_size << " x " << shape.unit_width;
+      EXPECT_LE(worst / largest, Tolerance()) << shape.hidden_size << " x " << shape.unit_width;
     }
   }
 }
 
-TEST(TcqApplyTest, AddsToWhatIsThereAndZerosAddNothing) {
+TEST_P(TcqApplyTest, AddsToWhatIsThereAndZerosAddNothing) {
   constexpr Shape kShape = {192, 8};
   const Unit unit(kShape, 10);
   std::vector<int64_t> from_zero = Zeros(kShape);
@@ -232,7 +240,7 @@ TEST(TcqApplyTest, AddsToWhatIsThereAndZerosAddNothing) {
 }
 
 // The last unit of an expert is padded with rows of scale zero, whatever their codes are.
-TEST(TcqApplyTest, RowsOfScaleZeroContributeNothing) {
+TEST_P(TcqApplyTest, RowsOfScaleZeroContributeNothing) {
   constexpr Shape kShape = {64, 16};
   Unit unit(kShape, 16);
   std::fill(unit.gate_up_scales.begin() + 8, unit.gate_up_scales.begin() + 16, 0);
@@ -245,7 +253,7 @@ TEST(TcqApplyTest, RowsOfScaleZeroContributeNothing) {
   EXPECT_EQ(out, again);
 }
 
-TEST(TcqApplyTest, TermsThatAreNotFiniteOrOutOfRangeAreReported) {
+TEST_P(TcqApplyTest, TermsThatAreNotFiniteOrOutOfRangeAreReported) {
   constexpr Shape kShape = {96, 8};
   const Unit unit(kShape, 19);
   const std::vector<float> x = RandomRow(96, 20);
@@ -269,7 +277,7 @@ TEST(TcqApplyTest, TermsThatAreNotFiniteOrOutOfRangeAreReported) {
 }
 
 // Activations so small that squares underflow, and of every size in one row.
-TEST(TcqApplyTest, DenormalsAndExtremeSpreadsAreExactToTheirLargest) {
+TEST_P(TcqApplyTest, DenormalsAndExtremeSpreadsAreExactToTheirLargest) {
   constexpr Shape kShape = {256, 16};
   const Unit unit(kShape, 21);
   std::vector<float> x = RandomRow(256, 22);
@@ -285,11 +293,11 @@ TEST(TcqApplyTest, DenormalsAndExtremeSpreadsAreExactToTheirLargest) {
     largest = std::max(largest, std::fabs(expected[j]));
     worst = std::max(worst, std::fabs(static_cast<double>(out[j]) * kStep - expected[j]));
   }
-  EXPECT_LE(worst / largest, 3.6e-6);
+  EXPECT_LE(worst / largest, Tolerance());
 }
 
 // Rows together give what each gives alone, whatever the others are: a row that breaks breaks no other.
-TEST(TcqApplyTest, RowsTogetherGiveTheBitsOfEach) {
+TEST_P(TcqApplyTest, RowsTogetherGiveTheBitsOfEach) {
   for (const Shape shape : kShapes) {
     const Unit unit(shape, 30);
     const auto hidden_size = static_cast<size_t>(shape.hidden_size);
@@ -301,13 +309,13 @@ TEST(TcqApplyTest, RowsTogetherGiveTheBitsOfEach) {
     x[2].assign(hidden_size, 1e-41F);
     x[3][2] = std::nanf("");
     for (const KernelTarget target : SupportedKernelTargets()) {
-      const TcqKernels& kernels = TcqKernelsOf(target);
+      const TcqKernels& kernels = TcqKernelsOf(target, GetParam());
       for (const size_t count : {size_t{1}, size_t{3}, size_t{4}, size_t{11}, x.size()}) {
         std::vector<std::unique_ptr<Prepared>> prepared;
         std::vector<WeightedRow> rows;
         std::vector<std::vector<int64_t>> expected;
         for (size_t a = 0; a < count; ++a) {
-          prepared.push_back(std::make_unique<Prepared>(unit, x[a]));
+          prepared.push_back(std::make_unique<Prepared>(unit, kernels.planes, x[a]));
           rows.push_back({prepared[a]->row, 0.25 * static_cast<double>(a) - 1});
           expected.push_back(Zeros(shape));
           EXPECT_EQ(ApplyWith(kernels, unit, x[a], rows[a].weight, expected[a]), a != 3);
@@ -332,6 +340,12 @@ TEST(TcqApplyTest, RowsTogetherGiveTheBitsOfEach) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Both, TcqApplyTest,
+                         ::testing::Values(ExpertArithmetic::kExact, ExpertArithmetic::kFast),
+                         [](const auto& info) {
+                           return std::string(ExpertArithmeticName(info.param));
+                         });
 
 }  // namespace
 }  // namespace shoal
