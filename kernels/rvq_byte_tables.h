@@ -31,9 +31,10 @@ struct RvqByteTables {
 
 // Asks for what is needed next: some positions on in this block, and some rows on for the next one. Codes
 // come from memory, and processors do not see through these strides.
-static inline void PrefetchCodes(const uint8_t* codes, int64_t plane_bytes,
-                                 int64_t position_stride) {
-  constexpr int64_t kPositionsAhead = 8;
+// Always inline: g++ drops calls of a function that only asks for memory.
+[[gnu::always_inline]] static inline void PrefetchCodes(const uint8_t* codes, int64_t plane_bytes,
+                                                        int64_t position_stride) {
+  constexpr int64_t kPositionsAhead = 16;
   constexpr int64_t kRowsAhead = 128;
   for (int plane = 0; plane < kRvqPlanes; ++plane) {
     const uint8_t* here = codes + plane * plane_bytes;
@@ -93,10 +94,10 @@ static void AddByteCodes(const uint8_t* codes, int64_t position_stride, int64_t 
 
 // sums[r] += the value whose bytes were added up, each in `bytes`[k][row], less what the bias has made of it.
 template <typename Tables, int64_t kRows>
-static void AddBytes(const uint16_t (*bytes)[kRows], const RvqBlock& block, int shift,
+static void AddBytes(const uint16_t (*bytes)[kRows], int64_t positions, int64_t rows, int shift,
                      int64_t* sums) {
-  const int64_t bias = Tables::kBias * kRvqStages * block.positions;
-  for (int64_t r = 0; r < block.rows; ++r) {
+  const int64_t bias = Tables::kBias * kRvqStages * positions;
+  for (int64_t r = 0; r < rows; ++r) {
     int64_t sum = bytes[0][r] + (int64_t{bytes[1][r]} << 8);
     if constexpr (!Tables::kRounded) {
       sum += (int64_t{bytes[2][r]} << 16) + (int64_t{bytes[3][r]} << 24);

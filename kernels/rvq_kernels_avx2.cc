@@ -1,6 +1,6 @@
 // rvq3 with AVX2. As with AVX-512 (rvq_kernels_avx512.cc), nothing here may be an inline function of another
 // file. A byte of a table (rvq_byte_tables.h) is looked up for 32 rows at a time, in four parts of the table
-// of which vpshufb takes the entry from one and zero from the others.
+// of which blends choose the one that has the entry.
 #include <immintrin.h>
 
 #include "kernels/rvq_byte_tables.h"
@@ -9,7 +9,6 @@
 namespace shoal {
 namespace {
 
-constexpr int kParts = 4;  // of a byte's table
 constexpr int kPartBytes = 16;
 
 __m256i Load(const uint8_t* bytes) {
@@ -37,30 +36,30 @@ __m256i Values(const int8_t* entries, __m256i q) {
                           _mm256_permute2x128_si256(first, second, kHighHalves));
 }
 
-// Of indices from 0 to 63, for each part of a table: 0x70 and the index within the part, or 0x80 and
-// more where the entry is in another part.
+// Of indices from 0 to 63. vpshufb looks at the lowest four bits, and a blend at the highest.
 struct PartIndices {
-  __m256i part[kParts];
+  __m256i within;      // the index
+  __m256i is_odd;      // its bit 4: of two parts the second
+  __m256i is_in_last;  // its bit 5: of four parts one of the last two
 };
 
 PartIndices SplitByPart(__m256i indices) {
-  PartIndices split;
-  for (int part = 0; part < kParts; ++part) {
-    const __m256i within =
-        _mm256_sub_epi8(indices, _mm256_set1_epi8(static_cast<char>(kPartBytes * part)));
-    split.part[part] = _mm256_adds_epu8(within, _mm256_set1_epi8(0x70));
-  }
-  return split;
+  return {indices, _mm256_slli_epi16(indices, 3), _mm256_slli_epi16(indices, 2)};
+}
+
+__m256i LookupPart(__m256i within, const uint8_t* part) {
+  const __m128i entries = _mm_loadu_si128(reinterpret_cast<const __m128i*>(part));
+  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(entries), within);
 }
 
 __m256i Lookup(const PartIndices& indices, const uint8_t* table) {
-  __m256i found = _mm256_setzero_si256();
-  for (int part = 0; part < kParts; ++part) {
-    const __m256i entries = _mm256_broadcastsi128_si256(
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(table + part * kPartBytes)));
-    found = _mm256_or_si256(found, _mm256_shuffle_epi8(entries, indices.part[part]));
-  }
-  return found;
+  const __m256i first =
+      _mm256_blendv_epi8(LookupPart(indices.within, table),
+                         LookupPart(indices.within, table + kPartBytes), indices.is_odd);
+  const __m256i last =
+      _mm256_blendv_epi8(LookupPart(indices.within, table + 2 * kPartBytes),
+                         LookupPart(indices.within, table + 3 * kPartBytes), indices.is_odd);
+  return _mm256_blendv_epi8(first, last, indices.is_in_last);
 }
 
 template <int kPlanes>
@@ -155,7 +154,7 @@ class Avx2 {
         bytes[k][2 * i + 1] = odd[i];
       }
     }
-    AddBytes<Tables>(bytes, block, shift, sums);
+    AddBytes<Tables>(bytes, block.positions, block.rows, shift, sums);
   }
 
   // `rows` bytes, at most kBlockRows, and zeros behind them.

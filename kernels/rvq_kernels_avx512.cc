@@ -112,7 +112,7 @@ template <int kPlanes>
 class Avx512 {
  public:
   using Tables = RvqByteTables<kPlanes>;
-  static constexpr int64_t kBlockRows = 64;
+  static constexpr int64_t kBlockRows = 128;
 
   static void BuildTable(const int8_t* book, const int32_t* q, int shift, uint8_t* table) {
     const PositionPlanes<kPlanes> planes = SplitActivations<kPlanes>(q);
@@ -138,28 +138,16 @@ class Avx512 {
   }
 
   static void AddBlock(const RvqBlock& block, const uint8_t* table, int shift, int64_t* sums) {
-    const __mmask64 in_rows =
-        block.rows >= kBlockRows ? ~__mmask64{0} : (__mmask64{1} << block.rows) - 1;
-    const uint8_t* codes = block.codes;
-    ByteSums bytes;
-    for (int k = 0; k < Tables::kBytes; ++k) {
-      bytes.both[k] = _mm512_setzero_si512();
-      bytes.odd[k] = _mm512_setzero_si512();
+    if (block.rows > kVectorRows) {
+      AddVectors<2>(block, table, shift, sums);
+    } else {
+      AddVectors<1>(block, table, shift, sums);
     }
-    for (int64_t p = 0; p < block.positions; ++p) {
-      PrefetchCodes(codes, block.plane_bytes, block.position_stride);
-      const Indices indices =
-          SplitCodes(_mm512_maskz_loadu_epi8(in_rows, codes),
-                     _mm512_maskz_loadu_epi8(in_rows, codes + block.plane_bytes),
-                     _mm512_maskz_loadu_epi8(in_rows, codes + 2 * block.plane_bytes));
-      AddPosition(indices, table, bytes);
-      codes += block.position_stride;
-      table += Tables::kTableBytes;
-    }
-    AddByteSums(bytes, block, shift, sums);
   }
 
  private:
+  static constexpr int64_t kVectorRows = 64;
+
   // Of looked-up bytes, for each byte of a value: odd[k] are sums for rows 1, 3, ..., and both[k] those for
   // rows 0, 2, ... and 256 times odd[k], modulo 2^16.
   struct ByteSums {
@@ -167,35 +155,77 @@ class Avx512 {
     __m512i odd[Tables::kBytes];
   };
 
-  [[gnu::always_inline]] static void AddPosition(const Indices& indices, const uint8_t* table,
-                                                 ByteSums& sums) {
+  // Of kVectors * kVectorRows rows at most: what is loaded of a table is good for all of them.
+  template <int kVectors>
+  static void AddVectors(const RvqBlock& block, const uint8_t* table, int shift, int64_t* sums) {
+    __mmask64 in_rows[kVectors];
+    ByteSums bytes[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t rows = block.rows - v * kVectorRows;
+      in_rows[v] = rows >= kVectorRows ? ~__mmask64{0} : (__mmask64{1} << rows) - 1;
+      for (int k = 0; k < Tables::kBytes; ++k) {
+        bytes[v].both[k] = _mm512_setzero_si512();
+        bytes[v].odd[k] = _mm512_setzero_si512();
+      }
+    }
+    const uint8_t* codes = block.codes;
+    for (int64_t p = 0; p < block.positions; ++p) {
+      Indices indices[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        indices[v] = LoadIndices(in_rows[v], codes + v * kVectorRows, block);
+      }
+      AddPosition<kVectors>(indices, table, bytes);
+      codes += block.position_stride;
+      table += Tables::kTableBytes;
+    }
+    for (int v = 0; v < kVectors; ++v) {
+      AddByteSums(bytes[v], block, v * kVectorRows, shift, sums + v * kVectorRows);
+    }
+  }
+
+  [[gnu::always_inline]] static Indices LoadIndices(__mmask64 in_rows, const uint8_t* codes,
+                                                    const RvqBlock& block) {
+    PrefetchCodes(codes, block.plane_bytes, block.position_stride);
+    return SplitCodes(_mm512_maskz_loadu_epi8(in_rows, codes),
+                      _mm512_maskz_loadu_epi8(in_rows, codes + block.plane_bytes),
+                      _mm512_maskz_loadu_epi8(in_rows, codes + 2 * block.plane_bytes));
+  }
+
+  template <int kVectors>
+  [[gnu::always_inline]] static void AddPosition(const Indices (&indices)[kVectors],
+                                                 const uint8_t* table, ByteSums (&sums)[kVectors]) {
 #pragma GCC unroll 4
     for (int k = 0; k < Tables::kBytes; ++k) {
 #pragma GCC unroll 4
       for (int stage = 0; stage < kRvqStages; ++stage) {
         const __m512i entries =
             _mm512_loadu_si512(table + stage * Tables::kStageBytes + k * kCodebookEntries);
-        const __m512i found = _mm512_permutexvar_epi8(indices.stage[stage], entries);
-        sums.both[k] = _mm512_add_epi16(sums.both[k], found);
-        sums.odd[k] = _mm512_add_epi16(sums.odd[k], _mm512_srli_epi16(found, 8));
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+          const __m512i found = _mm512_permutexvar_epi8(indices[v].stage[stage], entries);
+          sums[v].both[k] = _mm512_add_epi16(sums[v].both[k], found);
+          sums[v].odd[k] = _mm512_add_epi16(sums[v].odd[k], _mm512_srli_epi16(found, 8));
+        }
       }
     }
   }
 
-  static void AddByteSums(const ByteSums& sums_of_bytes, const RvqBlock& block, int shift,
-                          int64_t* sums) {
-    alignas(64) uint16_t bytes[Tables::kBytes][kBlockRows];
-    const __m512i first =
-        _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6,
-                         37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
-    const __m512i second = _mm512_add_epi16(first, _mm512_set1_epi16(16));
+  // Of the rows from `first` on of a block.
+  static void AddByteSums(const ByteSums& sums_of_bytes, const RvqBlock& block, int64_t first,
+                          int shift, int64_t* sums) {
+    alignas(64) uint16_t bytes[Tables::kBytes][kVectorRows];
+    const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
+                                         8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
     for (int k = 0; k < Tables::kBytes; ++k) {
       const __m512i odd = sums_of_bytes.odd[k];
       const __m512i even = _mm512_sub_epi16(sums_of_bytes.both[k], _mm512_slli_epi16(odd, 8));
-      _mm512_store_si512(bytes[k], _mm512_permutex2var_epi16(even, first, odd));
-      _mm512_store_si512(bytes[k] + 32, _mm512_permutex2var_epi16(even, second, odd));
+      _mm512_store_si512(bytes[k], _mm512_permutex2var_epi16(even, low, odd));
+      _mm512_store_si512(bytes[k] + 32, _mm512_permutex2var_epi16(even, high, odd));
     }
-    AddBytes<Tables>(bytes, block, shift, sums);
+    const int64_t left = block.rows - first;
+    AddBytes<Tables>(bytes, block.positions, left < kVectorRows ? left : kVectorRows, shift, sums);
   }
 };
 
