@@ -50,7 +50,7 @@ absl::Status Model::OpenExperts(Impl& impl, const ModelOptions& options) {
   }
   if (options.pool) {
     PoolOptions pool_options = *options.pool;
-    pool_options.arithmetic = options.arithmetic;
+    pool_options.arithmetic = impl.mode.arithmetic;
     SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<PoolBackend> pool,
                            PoolBackend::Open(impl.container->manifest(), std::move(pool_options),
                                              std::move(impl.experts), Clock::Real()));
@@ -86,7 +86,9 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
   mode.context_tokens = plan_options.context_tokens;
   mode.experts = std::string(ExpertCodecName(manifest.settings.experts));
   mode.trunk = std::string(TrunkTypeName(manifest.settings.trunk));
-  mode.arithmetic = options.arithmetic;
+  // Experts of floats have one arithmetic.
+  mode.arithmetic = manifest.settings.experts == ExpertCodec::kF32 ? ExpertArithmetic::kExact
+                                                                   : options.arithmetic;
   mode.kernels = options.kernels;
   impl->max_sessions = options.num_sessions;
 

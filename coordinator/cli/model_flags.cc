@@ -51,11 +51,9 @@ void ModelFlags::AddOptions(FlagSet& flags, absl::string_view default_context) {
   flags.Integer("--cache-records", &cache_records, {1, 1'000'000'000},
                 "Fewer experts in the cache than the budget allows, for\nmeasurements");
   flags.Text("--kernels", "NAME", &kernels, std::string(kKernelsHelp));
-  flags.Choice(
-      "--arithmetic", {"exact", "fast"}, &arithmetic,
-      absl::StrCat("Of the experts: how finely activations are cut, in 21\nor 14 bits; fast "
-                   "changes the answer a little (default: ",
-                   arithmetic, ")"));
+  flags.Choice("--arithmetic", {"exact", "fast"}, &arithmetic,
+               "How finely the activations of experts are cut: in 21 or\n14 bits. Fast changes the "
+               "answer a little (default: exact)");
   flags.Switch("-v,--verbose", &verbose, "Print how the model really runs: reads, cache, memory");
   pool.Add(flags);
 }
@@ -78,7 +76,9 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_
   options.num_threads = static_cast<int>(flags.num_threads.value_or(0));
   options.cache_records = flags.cache_records;
   SHOAL_ASSIGN_OR_RETURN(options.kernels, KernelsOf(flags));
-  options.arithmetic = *ParseExpertArithmetic(flags.arithmetic);
+  if (flags.arithmetic) {
+    options.arithmetic = *ParseExpertArithmetic(*flags.arithmetic);
+  }
   options.num_sessions = flags.num_sessions;
   options.client_bytes = flags.client_bytes;
   SHOAL_ASSIGN_OR_RETURN(options.pool, flags.pool.Options(console));

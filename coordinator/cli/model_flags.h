@@ -13,7 +13,6 @@
 #include "coordinator/cli/pool_flags.h"
 #include "coordinator/memory_plan.h"
 #include "coordinator/model.h"
-#include "kernels/expert_arithmetic.h"
 
 namespace shoal {
 
@@ -24,7 +23,7 @@ struct ModelFlags {
   std::optional<int64_t> num_threads;
   std::optional<int64_t> cache_records;
   std::optional<std::string> kernels;
-  std::string arithmetic = std::string(ExpertArithmeticName(ModelOptions().arithmetic));
+  std::optional<std::string> arithmetic;
   bool verbose = false;
   // For a coordinator that stays, set by its command: memory is planned for lending experts to
   // nodes, kLentAtOnce at a time, and for a later plan with more nodes.

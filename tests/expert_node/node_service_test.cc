@@ -487,8 +487,10 @@ TEST_F(NodeServiceTest, TermsThatDifferAreRefusedByName) {
        [](v1::Terms* t) { t->mutable_container()->set_identity("other"); }},
       {"terms.codec differs: this node has \"f32\", the caller has \"rvq3\"",
        [](v1::Terms* t) { t->set_codec("rvq3"); }},
-      {"terms.arithmetic differs: this node has \"exact\", the caller has none",
+      {"terms.arithmetic differs: this node has \"exact\" and \"fast\", the caller has none",
        [](v1::Terms* t) { t->clear_arithmetic(); }},
+      {"terms.arithmetic differs: this node has \"exact\" and \"fast\", the caller has \"exacter\"",
+       [](v1::Terms* t) { t->set_arithmetic("exacter"); }},
       {"terms.kernel_revision differs: this node has 1, the caller has 9; install the newer Shoal "
        "on the "
        "side of this node",

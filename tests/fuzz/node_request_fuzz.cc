@@ -103,7 +103,7 @@ void CheckExecute(const shoal::v1::ExecuteRequest& request) {
     ours.set_codec("rvq3");
     ours.set_arithmetic("exact");
     ours.set_kernel_revision(1);
-    const absl::Status status = rules.CheckHello(request.hello(), ours);
+    const absl::Status status = rules.CheckHello(request.hello(), ours).status();
     ExpectRefusal(status);
     Expect(!status.ok() || (request.hello().epoch() != 0 &&
                             request.hello().terms().container().identity() == kIdentity));

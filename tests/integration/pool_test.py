@@ -144,6 +144,10 @@ class Pools:
             check(self.run(nodes)["ids"] == self.answer, f"a pool of {', '.join(kernels)}: the tokens of one machine")
             pool = ("--nodes", addresses(nodes), "--pool-alone")
             check(logits(self.shoal, self.container, self.work, *pool) == self.logits, "and the logits, to the bit")
+            fast = logits(self.shoal, self.container, self.work, "--arithmetic", "fast")
+            check(fast != self.logits, "fast arithmetic has other bits")
+            check(logits(self.shoal, self.container, self.work, "--arithmetic", "fast", *pool) == fast, "which the same pool has too")
+            check(self.run(nodes)["arithmetic"] == "exact", "and the next coordinator is asked what it wants")
 
     def deaths(self, label, hurt, *args):
         """Two nodes that hold everything; one is hurt in the middle of the answer."""

@@ -24,6 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "reference"))
 
 LOGIT_BOUND = 3.6e-6  # max |difference| / max |reference|, in exact arithmetic
+FAST_LOGIT_BOUND = {"tcq3": 2e-4, "rvq3": 1e-3}  # in fast arithmetic
 HIDDEN_BOUND = 1.1e-5
 CODECS = ("tcq3", "rvq3")
 
@@ -55,11 +56,11 @@ def run(*args):
     return done.stdout
 
 
-def dump(shoal, container, ids, directory):
+def dump(shoal, container, ids, directory, *flags):
     """Runs ids through the container; returns {name: array} of everything dumped."""
     logits = os.path.join(directory, "logits.npy")
     hidden = os.path.join(directory, "hidden")
-    run(shoal, "eval", container, "--ids", ",".join(map(str, ids)), "--dump-logits", logits, "--dump-hidden", hidden, "--json")
+    run(shoal, "eval", container, "--ids", ",".join(map(str, ids)), "--dump-logits", logits, "--dump-hidden", hidden, "--json", *flags)
     arrays = {"logits": np.load(logits)}
     for name in os.listdir(hidden):
         arrays[name.removesuffix(".npy")] = np.load(os.path.join(hidden, name))
@@ -159,6 +160,8 @@ def mode_dequantized(shoal, container, data_dir):
     with tempfile.TemporaryDirectory() as directory:
         weights = os.path.join(directory, "weights")
         run(shoal, "inspect", container, "--dequantize", weights)
+        with open(os.path.join(container, "manifest.json")) as manifest:
+            codec = json.load(manifest)["settings"]["experts"]
         for name in ("short", "medium", "long"):
             doc, _ = read_fixture(data_dir, name)
             model, expected = reference_run(weights, doc["ids"], "float64")
@@ -167,6 +170,12 @@ def mode_dequantized(shoal, container, data_dir):
             actual = dump(shoal, container, doc["ids"], dumped)
             check(f"{name} logits of every position", relative(actual["logits"], expected["logits"]), LOGIT_BOUND)
             compare_hidden(name, actual, expected, read_config(weights))
+            fast_directory = os.path.join(directory, f"{name}-fast")
+            os.mkdir(fast_directory)
+            fast = dump(shoal, container, doc["ids"], fast_directory, "--arithmetic", "fast")
+            error = relative(fast["logits"], expected["logits"])
+            check(f"{name} logits in fast arithmetic", error, FAST_LOGIT_BOUND[codec])
+            check(f"{name} fast arithmetic is really another: bound by error", LOGIT_BOUND / error, 1)
             check_equal(f"{name} 32 greedy tokens", greedy(shoal, container, doc["ids"], 32), model.greedy(doc["ids"], 32))
 
 
