@@ -5,9 +5,15 @@
 
 #include "kernels/lanes.h"
 #include "kernels/math.h"
+#include "kernels/math_vectors.h"
 
 namespace shoal {
 namespace {
+
+// Elements that are widened to double at a time.
+constexpr int64_t kAtOnce = 64;
+
+float ToFloat(double value) { return static_cast<float>(value); }
 
 // row *= decay, and the dot product of the result with k.
 float DecayAndPredict(float* row, const float* previous, const float* decay, const float* k,
@@ -53,12 +59,18 @@ void ShortConv(const ShortConvArgs& args, int64_t channel_begin, int64_t channel
     return t < tail ? args.tail_in + t * args.channels : args.x + (t - tail) * args.channels;
   };
   for (int64_t t = 0; t < args.num_tokens; ++t) {
-    for (int64_t c = channel_begin; c < channel_end; ++c) {
-      double sum = 0;
+    for (int64_t begin = channel_begin; begin < channel_end; begin += kAtOnce) {
+      const int64_t count = std::min(kAtOnce, channel_end - begin);
+      double sums[kAtOnce] = {};
       for (int64_t j = 0; j < args.kernel; ++j) {
-        sum = std::fma(double{args.taps[c * args.kernel + j]}, double{input(t + j)[c]}, sum);
+        const float* x = input(t + j) + begin;
+        for (int64_t i = 0; i < count; ++i) {
+          sums[i] =
+              std::fma(double{args.taps[(begin + i) * args.kernel + j]}, double{x[i]}, sums[i]);
+        }
       }
-      args.out[t * args.channels + c] = static_cast<float>(Silu(sum));
+      SiluAll({sums, static_cast<size_t>(count)});
+      std::transform(sums, sums + count, args.out + t * args.channels + begin, ToFloat);
     }
   }
   for (int64_t t = 0; t < tail; ++t) {
@@ -79,8 +91,14 @@ void L2Normalize(std::span<float> x, double scale) {
 
 void DecayGate(double a_log, std::span<const float> z, std::span<float> decay) {
   const double rate = Exp(a_log);
-  for (size_t i = 0; i < z.size(); ++i) {
-    decay[i] = static_cast<float>(Exp(-rate * Softplus(z[i])));
+  for (size_t begin = 0; begin < z.size(); begin += kAtOnce) {
+    const size_t count = std::min(size_t{kAtOnce}, z.size() - begin);
+    double values[kAtOnce];
+    std::copy_n(z.data() + begin, count, values);
+    SoftplusAll({values, count});
+    std::transform(values, values + count, values, [rate](double x) { return -rate * x; });
+    ExpAll({values, count});
+    std::transform(values, values + count, decay.data() + begin, ToFloat);
   }
 }
 
@@ -107,8 +125,15 @@ void GatedHeadNorm(std::span<const float> o, std::span<const float> weight, doub
   const auto n = static_cast<int64_t>(o.size());
   const double mean_square = LaneDot(o.data(), o.data(), n) / static_cast<double>(n);
   const double factor = 1.0 / std::sqrt(mean_square + eps);
-  for (int64_t i = 0; i < n; ++i) {
-    out[i] = static_cast<float>(double{o[i]} * factor * double{weight[i]} * Sigmoid(gate[i]));
+  for (int64_t begin = 0; begin < n; begin += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, n - begin);
+    double opened[kAtOnce];
+    std::copy_n(gate.data() + begin, count, opened);
+    SigmoidAll({opened, static_cast<size_t>(count)});
+    for (int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<size_t>(begin + i);
+      out[at] = static_cast<float>(double{o[at]} * factor * double{weight[at]} * opened[i]);
+    }
   }
 }
 

@@ -3,47 +3,88 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "kernels/lanes.h"
 #include "kernels/math.h"
+#include "kernels/math_vectors.h"
 
 namespace shoal {
+namespace {
 
-void LatentAttention(const LatentAttentionArgs& args) {
-  const int64_t row_size = args.latent_size + args.shared_size;
-  float* out = args.out;
-  std::fill(out, out + args.latent_size, 0.0F);
+// What a head knows of the blocks before.
+struct Softmax {
   double maximum = -std::numeric_limits<double>::infinity();
   double weight_sum = 0;
-  for (int64_t begin = 0; begin < args.num_positions; begin += kLatentBlock) {
-    const int64_t count = std::min(kLatentBlock, args.num_positions - begin);
-    const float* block = args.cache + begin * row_size;
-    double scores[kLatentBlock];
-    double block_maximum = maximum;
-    for (int64_t s = 0; s < count; ++s) {
-      scores[s] = args.scale * double{FloatLaneDot(args.query, block + s * row_size, row_size)};
-      block_maximum = std::max(block_maximum, scores[s]);
+};
+
+// Turns a head's scores of a block into weights, relative to the largest score until now.
+void Weigh(std::span<double> scores, std::span<float> out, Softmax& softmax, float* weights) {
+  const double block_maximum = *std::max_element(scores.begin(), scores.end());
+  if (block_maximum > softmax.maximum) {
+    const double rescale = Exp(softmax.maximum - block_maximum);
+    softmax.weight_sum *= rescale;
+    for (float& value : out) {
+      value *= static_cast<float>(rescale);
     }
-    if (block_maximum > maximum) {
-      const double rescale = Exp(maximum - block_maximum);
-      weight_sum *= rescale;
-      for (int64_t r = 0; r < args.latent_size; ++r) {
-        out[r] *= static_cast<float>(rescale);
-      }
-      maximum = block_maximum;
+    softmax.maximum = block_maximum;
+  }
+  for (double& score : scores) {
+    score -= softmax.maximum;
+  }
+  ExpAll(scores);
+  for (size_t s = 0; s < scores.size(); ++s) {
+    softmax.weight_sum += scores[s];
+    weights[s] = static_cast<float>(scores[s]);
+  }
+}
+
+}  // namespace
+
+void ScalarScoreLatents(const LatentAttentionArgs& args, const LatentBlock& block,
+                        LatentScores& scores) {
+  const int64_t n = args.row_size();
+  for (int64_t h = 0; h < args.num_heads; ++h) {
+    for (int64_t s = 0; s < block.count; ++s) {
+      const float* row = args.cache + (block.begin + s) * n;
+      scores[h][s] = args.scale * double{FloatLaneDot(args.query + h * n, row, n)};
     }
-    for (int64_t s = 0; s < count; ++s) {
-      const double weight = Exp(scores[s] - maximum);
-      weight_sum += weight;
-      const auto w = static_cast<float>(weight);
-      const float* latent = block + s * row_size;
+  }
+}
+
+void ScalarAddLatents(const LatentAttentionArgs& args, const LatentBlock& block,
+                      const LatentWeights& weights) {
+  for (int64_t h = 0; h < args.num_heads; ++h) {
+    float* out = args.out + h * args.latent_size;
+    for (int64_t s = 0; s < block.count; ++s) {
+      const float* latent = args.cache + (block.begin + s) * args.row_size();
       for (int64_t r = 0; r < args.latent_size; ++r) {
-        out[r] = std::fma(w, latent[r], out[r]);
+        out[r] = std::fma(weights[h][s], latent[r], out[r]);
       }
     }
   }
-  for (int64_t r = 0; r < args.latent_size; ++r) {
-    out[r] = static_cast<float>(double{out[r]} / weight_sum);
+}
+
+void LatentAttention(const LatentAttentionArgs& args) {
+  const auto out_of = [&args](int64_t head) {
+    return std::span(args.out + head * args.latent_size, static_cast<size_t>(args.latent_size));
+  };
+  std::fill_n(args.out, args.num_heads * args.latent_size, 0.0F);
+  Softmax softmax[kMostLatentHeads];
+  LatentScores scores;
+  LatentWeights weights;
+  for (int64_t begin = 0; begin < args.num_positions; begin += kLatentBlock) {
+    const LatentBlock block{begin, std::min(kLatentBlock, args.num_positions - begin)};
+    ScoreLatents(args, block, scores);
+    for (int64_t h = 0; h < args.num_heads; ++h) {
+      Weigh({scores[h], static_cast<size_t>(block.count)}, out_of(h), softmax[h], weights[h]);
+    }
+    AddLatents(args, block, weights);
+  }
+  for (int64_t h = 0; h < args.num_heads; ++h) {
+    for (float& value : out_of(h)) {
+      value = static_cast<float>(double{value} / softmax[h].weight_sum);
+    }
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "kernels/math_constants.h"
+
 namespace shoal {
 namespace {
 
@@ -10,48 +12,22 @@ double PowerOfTwo(int64_t n) {
   return std::bit_cast<double>(static_cast<uint64_t>(n + 1023) << 52);
 }
 
-// 1/k! for k = 13 .. 0: the Taylor series of e^r, whose remainder for |r| <= ln(2)/2 is below
-// 5e-18.
-constexpr double kExpTaylor[] = {1.0 / 6227020800,
-                                 1.0 / 479001600,
-                                 1.0 / 39916800,
-                                 1.0 / 3628800,
-                                 1.0 / 362880,
-                                 1.0 / 40320,
-                                 1.0 / 5040,
-                                 1.0 / 720,
-                                 1.0 / 120,
-                                 1.0 / 24,
-                                 1.0 / 6,
-                                 1.0 / 2,
-                                 1.0,
-                                 1.0};
-
-// 1/(2k+1) for k = 17 .. 0: ln((1+s)/(1-s)) = 2s * sum z^k/(2k+1) with z = s^2 <= 1/9.
-constexpr double kAtanhSeries[] = {1.0 / 35, 1.0 / 33, 1.0 / 31, 1.0 / 29, 1.0 / 27, 1.0 / 25,
-                                   1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
-                                   1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3,  1.0};
-
 }  // namespace
 
 double Exp(double x) {
-  constexpr double kLog2E = 1.4426950408889634074;
-  // ln 2 split in two, the first with trailing zero bits so that n * kLn2High is exact.
-  constexpr double kLn2High = 6.93147180369123816490e-01;
-  constexpr double kLn2Low = 1.90821492927058770002e-10;
   if (x != x) {
     return x;
   }
-  if (x > 709.78) {
+  if (x > kExpLargest) {
     return std::numeric_limits<double>::infinity();
   }
-  if (x < -745.2) {
+  if (x < kExpSmallest) {
     return 0.0;
   }
   const double n = std::nearbyint(x * kLog2E);
   const double r = std::fma(-n, kLn2Low, std::fma(-n, kLn2High, x));
   double p = kExpTaylor[0];
-  for (int k = 1; k < 14; ++k) {
+  for (int k = 1; k < kExpTerms; ++k) {
     p = std::fma(p, r, kExpTaylor[k]);
   }
   // Two factors: 2^n alone leaves the range of normal doubles at both ends.
@@ -63,7 +39,7 @@ double Log1pUnit(double y) {
   const double s = y / (2.0 + y);
   const double z = s * s;
   double p = kAtanhSeries[0];
-  for (int k = 1; k < 18; ++k) {
+  for (int k = 1; k < kAtanhTerms; ++k) {
     p = std::fma(p, z, kAtanhSeries[k]);
   }
   return 2.0 * s * p;

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
-#include "kernels/math.h"
+#include "kernels/math_vectors.h"
 
 namespace shoal {
 namespace {
@@ -13,16 +14,15 @@ constexpr double kExcluded = -std::numeric_limits<double>::infinity();
 
 void ComputeScores(bool softmax, std::span<const float> logits, std::span<double> scores) {
   if (!softmax) {
-    std::transform(logits.begin(), logits.end(), scores.begin(),
-                   [](float logit) { return Sigmoid(logit); });
+    std::copy(logits.begin(), logits.end(), scores.begin());
+    SigmoidAll(scores);
     return;
   }
   const double maximum = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    scores[i] = Exp(logits[i] - maximum);
-    sum += scores[i];
-  }
+  std::transform(logits.begin(), logits.end(), scores.begin(),
+                 [maximum](float logit) { return logit - maximum; });
+  ExpAll(scores);
+  const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
   for (double& score : scores) {
     score /= sum;
   }

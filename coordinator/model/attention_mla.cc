@@ -86,8 +86,11 @@ void Attend(ForwardContext& context, int64_t layer, int64_t first_position, int6
       1.0 / std::sqrt(static_cast<double>(config.qk_nope_head_dim + config.qk_rope_head_dim));
   const int64_t cost = 2 * query_size * (first_position + num_rows);
   ForPieces(context.pool, num_rows * config.num_heads, cost, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
+    // Heads of one row together, as many as there are of it in the piece.
+    for (int64_t i = begin, count = 0; i < end; i += count) {
+      count = std::min({kMostLatentHeads, config.num_heads - i % config.num_heads, end - i});
       LatentAttentionArgs args;
+      args.num_heads = count;
       args.latent_size = config.kv_lora_rank;
       args.shared_size = config.qk_rope_head_dim;
       args.num_positions = first_position + i / config.num_heads + 1;

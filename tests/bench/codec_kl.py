@@ -32,19 +32,35 @@ def log_softmax(logits):
     return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
 
-class Model:
-    """A conversion with one codec: what `shoal` says of it, and its log-probabilities."""
-
-    def __init__(self, shoal, checkpoint, codec, text, tokens, directory):
-        container = os.path.join(directory, codec)
-        dump = os.path.join(directory, "logits.npy")
-        report = json.loads(run(shoal, "convert", checkpoint, container, "--experts", codec, "--trunk", "f32", "--json"))
+class Conversion:
+    def __init__(self, shoal, checkpoint, codec, directory):
+        self.shoal = shoal
+        self.codec = codec
+        self.container = os.path.join(directory, codec)
+        report = json.loads(run(shoal, "convert", checkpoint, self.container, "--experts", codec, "--trunk", "f32", "--json"))
         layers = [layer["relative_error"] for layer in report["layers"]]
         self.squared_error = float(np.mean(np.square(layers)))
-        result = json.loads(run(shoal, "eval", container, "--file", text, "--limit", str(tokens), "--window", str(WINDOW), "--dump-logits", dump,
-                                "--json"))
+
+
+class Answers:
+    """What a conversion says of a text in one arithmetic: its perplexity, and its log-probabilities."""
+
+    def __init__(self, conversion, arithmetic, text, tokens, directory):
+        self.name = f"{conversion.codec} {arithmetic}"
+        dump = os.path.join(directory, "logits.npy")
+        result = json.loads(run(conversion.shoal, "eval", conversion.container, "--file", text, "--limit", str(tokens), "--window", str(WINDOW),
+                                "--arithmetic", arithmetic, "--dump-logits", dump, "--json"))
         self.perplexity = result["perplexity"]
         self.log_probabilities = log_softmax(np.load(dump))
+
+    def compare(self, other):
+        p = np.exp(other.log_probabilities)
+        kl = (p * (other.log_probabilities - self.log_probabilities)).sum(axis=1)
+        same = np.mean(other.log_probabilities.argmax(axis=1) == self.log_probabilities.argmax(axis=1))
+        logits = np.sqrt(np.mean(np.square(other.log_probabilities - self.log_probabilities)))
+        print(f"{self.name} against {other.name}: perplexity {self.perplexity:.4f}  KL {kl.mean():.3e} nats (standard error "
+              f"{kl.std() / np.sqrt(len(kl)):.1e})  log-probabilities differ by {logits:.2e}  same likeliest token {same:.4f}  positions {len(kl)}",
+              flush=True)
 
 
 def main():
@@ -53,16 +69,15 @@ def main():
     shoal, checkpoint, text = sys.argv[1:4]
     tokens = int(sys.argv[4]) if len(sys.argv) == 5 else 8192
     with tempfile.TemporaryDirectory() as directory:
-        exact = Model(shoal, checkpoint, "f32", text, tokens, directory)
-        print(f"f32   perplexity {exact.perplexity:.4f}")
+        unquantized = Answers(Conversion(shoal, checkpoint, "f32", directory), "exact", text, tokens, directory)
+        print(f"f32: perplexity {unquantized.perplexity:.4f}", flush=True)
         for codec in CODECS:
-            model = Model(shoal, checkpoint, codec, text, tokens, directory)
-            p = np.exp(exact.log_probabilities)
-            kl = (p * (exact.log_probabilities - model.log_probabilities)).sum(axis=1)
-            same = np.mean(exact.log_probabilities.argmax(axis=1) == model.log_probabilities.argmax(axis=1))
-            logits = np.sqrt(np.mean(np.square(exact.log_probabilities - model.log_probabilities)))
-            print(f"{codec}  perplexity {model.perplexity:.4f}  KL {kl.mean():.5f} nats (standard error {kl.std() / np.sqrt(len(kl)):.5f})  "
-                  f"log-probabilities differ by {logits:.4f}  same likeliest token {same:.4f}  D {model.squared_error:.4f}  positions {len(kl)}")
+            conversion = Conversion(shoal, checkpoint, codec, directory)
+            print(f"{codec}: D {conversion.squared_error:.4f}")
+            exact, fast = (Answers(conversion, arithmetic, text, tokens, directory) for arithmetic in ("exact", "fast"))
+            exact.compare(unquantized)
+            fast.compare(unquantized)
+            fast.compare(exact)
 
 
 if __name__ == "__main__":

@@ -373,10 +373,11 @@ void BM_LatentAttention(benchmark::State& state) {
   args.latent_size = 512;
   args.shared_size = 64;
   args.num_positions = state.range(0);
+  args.num_heads = state.range(1);
   args.scale = 0.07;
-  const std::vector<float> query = Gaussian(576, 1);
+  const std::vector<float> query = Gaussian(576 * args.num_heads, 1);
   const std::vector<float> cache = Gaussian(576 * args.num_positions, 2);
-  std::vector<float> out(512);
+  std::vector<float> out(static_cast<size_t>(512 * args.num_heads));
   args.query = query.data();
   args.cache = cache.data();
   args.out = out.data();
@@ -387,9 +388,8 @@ void BM_LatentAttention(benchmark::State& state) {
   CountBytes(state, static_cast<int64_t>(cache.size() * sizeof(float)));
 }
 BENCHMARK(BM_LatentAttention)
-    ->ArgName("positions")
-    ->Arg(1024)
-    ->Arg(16384)
+    ->ArgNames({"positions", "heads"})
+    ->ArgsProduct({{1024, 16384}, {1, kMostLatentHeads}})
     ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
