@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/math.h"
+#include "kernels/math_vectors.h"
 
 namespace shoal {
 namespace {
@@ -27,9 +28,16 @@ int32_t ArgMax(const std::vector<double>& values) {
 // ln of the sum of e^logit.
 double LogSumExp(std::span<const float> logits) {
   const double largest = *std::max_element(logits.begin(), logits.end());
+  constexpr size_t kAtOnce = 256;
   double sum = 0;
-  for (const float logit : logits) {
-    sum += std::exp(logit - largest);
+  for (size_t begin = 0; begin < logits.size(); begin += kAtOnce) {
+    const std::span<const float> some =
+        logits.subspan(begin, std::min(kAtOnce, logits.size() - begin));
+    double values[kAtOnce];
+    std::transform(some.begin(), some.end(), values,
+                   [largest](float logit) { return logit - largest; });
+    ExpAll({values, some.size()});
+    sum = std::accumulate(values, values + some.size(), sum);
   }
   return largest + std::log(sum);
 }
