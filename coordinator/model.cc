@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
+#include "common/sync/cpu_list.h"
 #include "coordinator/model_impl.h"
 
 namespace shoal {
@@ -83,6 +84,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
   SHOAL_ASSIGN_OR_RETURN(mode.plan, PlanMemory(manifest, plan_options));
   SHOAL_RETURN_IF_ERROR(CheckFits(mode.plan));
   mode.num_threads = plan_options.num_threads;
+  mode.cpus = AllowedCpus();
   mode.context_tokens = plan_options.context_tokens;
   mode.experts = std::string(ExpertCodecName(manifest.settings.experts));
   mode.trunk = std::string(TrunkTypeName(manifest.settings.trunk));
@@ -94,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
 
   SHOAL_ASSIGN_OR_RETURN(impl->tokenizer, Tokenizer::Load(directory, manifest.config.vocab_size));
   SHOAL_ASSIGN_OR_RETURN(impl->weights, TrunkWeights::Load(*impl->container));
-  impl->pool = std::make_unique<ThreadPool>(mode.num_threads);
+  impl->pool = std::make_unique<ThreadPool>(mode.num_threads, options.cpus);
   if (manifest.config.num_moe_layers() > 0) {
     SHOAL_RETURN_IF_ERROR(OpenExperts(*impl, options));
   }

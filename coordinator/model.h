@@ -34,6 +34,7 @@ struct ModelOptions {
   int64_t context_tokens = 4096;
   int num_sessions = 1;                       // at once
   int num_threads = 0;                        // 0: the CPUs this process may use
+  std::vector<int> cpus = {};                 // as ThreadPool's
   KernelTarget kernels = BestKernelTarget();  // of the experts
   // Of the experts: the one option that changes the bits of the answer.
   ExpertArithmetic arithmetic = ExpertArithmetic::kExact;
@@ -53,6 +54,7 @@ struct EffectiveMode {
   MemoryPlan plan;
   ExpertIoMode expert_io;  // a read may fall back to buffered at any time
   int num_threads = 0;
+  std::vector<int> cpus;  // that the process may run on
   int64_t context_tokens = 0;
   std::string experts;  // codec
   std::string trunk;    // storage of the projections

@@ -14,6 +14,7 @@ namespace shoal {
 
 struct NodePlanOptions {
   int num_threads = 1;                        // that compute
+  std::vector<int> cpus = {};                 // as ThreadPool's
   std::optional<int64_t> max_rows = {};       // absent: as many as the memory allows, at most 512
   std::optional<uint64_t> budget_bytes = {};  // absent: the usable memory less a reserve
   std::optional<uint64_t> usable_bytes = {};  // absent: UsableMemoryBytes()

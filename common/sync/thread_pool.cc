@@ -1,9 +1,9 @@
 #include "common/sync/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <deque>
 #include <fstream>
@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/sync/cgroup.h"
 #include "common/sync/mutex.h"
+#include "common/sync/stealing_ranges.h"
 
 namespace shoal {
 namespace {
@@ -23,19 +24,29 @@ namespace {
 // One ParallelFor call. Lives on the caller's stack; threads may touch it only between taking a
 // worker index and giving it back, both under the pool's mutex.
 struct Loop {
-  const std::function<void(int64_t, int)>* task = nullptr;
-  int64_t num_tasks = 0;
-  std::atomic<int64_t> next{0};
-  int workers_started = 0;  // guarded by the pool's mutex
-  int workers_running = 0;  // guarded by the pool's mutex
+  Loop(const std::function<void(int64_t, int)>& the_task, int64_t num_tasks, int num_workers)
+      : task(the_task), tasks(num_tasks, num_workers) {}
+
+  const std::function<void(int64_t, int)>& task;
+  StealingRanges tasks;
+  int workers_started = 1;  // the caller; guarded by the pool's mutex
+  int workers_running = 1;  // guarded by the pool's mutex
   CondVar finished;
 
   void Run(int worker) {
-    for (int64_t i = next.fetch_add(1); i < num_tasks; i = next.fetch_add(1)) {
-      (*task)(i, worker);
+    for (int64_t i = tasks.Take(worker); i >= 0; i = tasks.Take(worker)) {
+      task(i, worker);
     }
   }
 };
+
+// What fails is a CPU that went away since the list was checked: the thread then goes where the process may.
+void PinThread(std::thread& thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(cpu), &set);
+  pthread_setaffinity_np(thread.native_handle(), sizeof(set), &set);
+}
 
 }  // namespace
 
@@ -60,7 +71,7 @@ struct ThreadPool::Impl {
       const int worker = loop->workers_started++;
       loop->workers_running++;
       // Enough threads, or nothing left to take: the next free thread looks at the next loop.
-      if (loop->workers_started >= num_threads || loop->next.load() >= loop->num_tasks) {
+      if (loop->workers_started >= num_threads || loop->tasks.empty()) {
         loops.pop_front();
       }
       mutex.Unlock();
@@ -80,10 +91,13 @@ struct ThreadPool::Impl {
   }
 };
 
-ThreadPool::ThreadPool(int num_threads) : impl_(std::make_unique<Impl>()) {
+ThreadPool::ThreadPool(int num_threads, std::vector<int> cpus) : impl_(std::make_unique<Impl>()) {
   impl_->num_threads = std::max(1, num_threads);
   for (int i = 1; i < impl_->num_threads; ++i) {
-    impl_->threads.emplace_back([impl = impl_.get()] { impl->WorkerMain(); });
+    std::thread& thread = impl_->threads.emplace_back([impl = impl_.get()] { impl->WorkerMain(); });
+    if (!cpus.empty()) {
+      PinThread(thread, cpus[static_cast<size_t>(i) % cpus.size()]);
+    }
   }
 }
 
@@ -111,11 +125,7 @@ void ThreadPool::ParallelFor(int64_t num_tasks,
     }
     return;
   }
-  Loop loop;
-  loop.task = &task;
-  loop.num_tasks = num_tasks;
-  loop.workers_started = 1;  // the caller
-  loop.workers_running = 1;
+  Loop loop(task, num_tasks, impl_->num_threads);
   {
     MutexLock lock(&impl_->mutex);
     impl_->loops.push_back(&loop);

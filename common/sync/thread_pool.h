@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace shoal {
 
@@ -14,8 +15,9 @@ namespace shoal {
 class ThreadPool {
  public:
   // Runs on `num_threads` threads in all, the calling thread of ParallelFor included; 1 starts no
-  // thread. Values below 1 count as 1.
-  explicit ThreadPool(int num_threads);
+  // thread. Values below 1 count as 1. With `cpus` (cpu_list.h), which this process may use, each thread that is started
+  // stays on one of them, the second and on in order; callers are where their own affinity says.
+  explicit ThreadPool(int num_threads, std::vector<int> cpus = {});
   // Waits for running loops.
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -25,8 +27,9 @@ class ThreadPool {
 
   // Calls task(i, worker) once for every i in [0, num_tasks) and returns when all have returned.
   // `worker` is in [0, num_threads()) and no two tasks that run at the same time in one call share
-  // it, so it can index scratch memory of the call. Tasks are taken in increasing order of i;
-  // nothing may depend on which thread runs one. A task may not call ParallelFor on the same pool.
+  // it, so it can index scratch memory of the call. Every worker begins with a range of neighbouring tasks, and takes half
+  // of what another has left when its own are done, so that a slow core holds up at most one task; nothing may
+  // depend on which thread runs one, or in which order. A task may not call ParallelFor on the same pool.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t task, int worker)>& task);
 
  private:

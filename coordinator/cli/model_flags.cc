@@ -6,6 +6,7 @@
 #include "common/status/status_macros.h"
 #include "common/sync/thread_pool.h"
 #include "coordinator/cli/statistics.h"
+#include "expert_node/cpu_choice.h"
 #include "expert_node/kernel_choice.h"
 
 namespace shoal {
@@ -29,6 +30,14 @@ absl::StatusOr<KernelTarget> KernelsOf(const ModelFlags& flags) {
   return kernels;
 }
 
+absl::StatusOr<std::vector<int>> CpusOf(const ModelFlags& flags) {
+  absl::StatusOr<std::vector<int>> cpus = ChooseCpus(flags.cpus, flags.num_threads);
+  if (!cpus.ok()) {
+    return UsageError(cpus.status().message());
+  }
+  return cpus;
+}
+
 }  // namespace
 
 void ModelFlags::AddDirectory(FlagSet& flags) {
@@ -48,6 +57,7 @@ void ModelFlags::AddPlanOptions(FlagSet& flags, absl::string_view default_contex
 
 void ModelFlags::AddOptions(FlagSet& flags, absl::string_view default_context) {
   AddPlanOptions(flags, default_context);
+  flags.Text("--cpus", "LIST", &cpus, std::string(kCpusHelp));
   flags.Integer("--cache-records", &cache_records, {1, 1'000'000'000},
                 "Fewer experts in the cache than the budget allows, for\nmeasurements");
   flags.Text("--kernels", "NAME", &kernels, std::string(kKernelsHelp));
@@ -74,6 +84,7 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_
   options.budget_bytes = flags.budget_bytes;
   options.context_tokens = flags.context_tokens.value_or(default_context);
   options.num_threads = static_cast<int>(flags.num_threads.value_or(0));
+  SHOAL_ASSIGN_OR_RETURN(options.cpus, CpusOf(flags));
   options.cache_records = flags.cache_records;
   SHOAL_ASSIGN_OR_RETURN(options.kernels, KernelsOf(flags));
   if (flags.arithmetic) {

@@ -21,6 +21,7 @@ struct ModelFlags {
   std::optional<uint64_t> budget_bytes;
   std::optional<int64_t> context_tokens;
   std::optional<int64_t> num_threads;
+  std::optional<std::string> cpus;
   std::optional<int64_t> cache_records;
   std::optional<std::string> kernels;
   std::optional<std::string> arithmetic;

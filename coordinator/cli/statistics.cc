@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/io/byte_size.h"
+#include "common/sync/cpu_list.h"
 #include "coordinator/memory_plan.h"
 
 namespace shoal {
@@ -39,6 +40,7 @@ void AddModelFields(const Model& model, Json& json) {
   json["cache_records"] = mode.expert_io.cache_records;
   json["context_tokens"] = mode.context_tokens;
   json["num_threads"] = mode.num_threads;
+  json["cpus"] = FormatCpuList(mode.cpus);
   json["experts"] = mode.experts;
   json["trunk"] = mode.trunk;
   json["arithmetic"] = std::string(ExpertArithmeticName(mode.arithmetic));
@@ -124,14 +126,15 @@ std::string FormatMode(const EffectiveMode& mode) {
   return absl::StrFormat(
       "%sexperts:    %s, %s kernels, %s with %s, cache of %d records (%s)\n"
       "trunk:      %s, arithmetic %s\n"
-      "threads:    %d\n"
+      "threads:    %d on CPUs %s\n"
       "context:    %d tokens, prefill in chunks of %d\n%s",
       FormatNodes(mode.nodes), mode.experts, std::string(KernelTargetName(mode.kernels)),
       io.direct ? "direct reads"
                 : absl::StrCat("reads through the page cache (", io.why_not_direct, ")"),
       io.engine, io.cache_records, FormatByteSize(io.cache_bytes), mode.trunk,
-      std::string(ExpertArithmeticName(mode.arithmetic)), mode.num_threads, mode.context_tokens,
-      mode.plan.prefill_chunk_tokens, FormatPlan(mode.plan));
+      std::string(ExpertArithmeticName(mode.arithmetic)), mode.num_threads,
+      FormatCpuList(mode.cpus), mode.context_tokens, mode.plan.prefill_chunk_tokens,
+      FormatPlan(mode.plan));
 }
 
 double Rate(int64_t count, absl::Duration time) {

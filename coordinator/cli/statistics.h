@@ -21,7 +21,7 @@ ExpertLayerStats TotalExperts(const std::vector<ExpertLayerStats>& now,
 
 // Adds expert_hits, expert_misses, expert_reads, expert_bytes, expert_wait_ms, expert_compute_ms.
 void AddExpertFields(const ExpertLayerStats& stats, Json& json);
-// Adds budget_bytes, cache_records, context_tokens, num_threads, experts, trunk, arithmetic,
+// Adds budget_bytes, cache_records, context_tokens, num_threads, cpus, experts, trunk, arithmetic,
 // expert_io, direct_io, peak_rss_bytes; with a pool also nodes, as NodesJson.
 void AddModelFields(const Model& model, Json& json);
 // One object a node: name, address, state, last_error, requests, hedges, losses.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/container/manifest.h"
 #include "common/version.h"
+#include "expert_node/cpu_choice.h"
 #include "expert_node/kernel_choice.h"
 #include "expert_node/program/node_report.h"
 
@@ -46,6 +47,7 @@ void AddMainFlags(CLI::App& app, NodeFlags& flags) {
       app.add_option("--threads", flags.threads, "Threads that compute (default: all processors)"),
       "N")
       ->check(CLI::Range(int64_t{1}, kMostThreads));
+  Named(app.add_option("--cpus", flags.cpus, std::string(kCpusHelp)), "LIST");
   Named(app.add_option("--kernels", flags.kernels, std::string(kKernelsHelp)), "NAME");
   Named(app.add_option("--max-rows", flags.max_rows,
                        "Most rows of a request (default: up to 512, as the budget\nallows)"),

@@ -23,6 +23,7 @@
 #include "common/sync/thread_pool.h"
 #include "common/tls/identity.h"
 #include "common/tls/invites.h"
+#include "expert_node/cpu_choice.h"
 #include "expert_node/drill/node_drills.h"
 #include "expert_node/drill/slowed_backend.h"
 #include "expert_node/fill/partition_filler.h"
@@ -87,6 +88,9 @@ absl::StatusOr<uint64_t> SizeOf(absl::string_view flag, const std::string& text)
 
 absl::StatusOr<NodePlanOptions> PlanOptions(const NodeFlags& flags) {
   NodePlanOptions options;
+  SHOAL_ASSIGN_OR_RETURN(
+      options.cpus,
+      ChooseCpus(flags.cpus, flags.threads > 0 ? std::optional(flags.threads) : std::nullopt));
   options.num_threads = flags.threads > 0 ? static_cast<int>(flags.threads) : UsableCpus();
   if (flags.max_rows > 0) {
     options.max_rows = flags.max_rows;
@@ -112,7 +116,7 @@ absl::StatusOr<uint64_t> DrillReadRate(const NodeFlags& flags) {
 
 absl::Status OpenBackend(const NodeFlags& flags, const NodePlanOptions& options, Node& node) {
   const Clock& clock = Clock::Real();
-  node.pool = std::make_unique<ThreadPool>(options.num_threads);
+  node.pool = std::make_unique<ThreadPool>(options.num_threads, options.cpus);
   LocalExpertBackend::Options backend;
   backend.cache_records = node.plan.cache_records;
   SHOAL_ASSIGN_OR_RETURN(backend.kernels, ChooseKernels(flags.kernels));

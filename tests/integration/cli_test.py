@@ -72,6 +72,19 @@ def sampling(shoal, model):
         shoal.refused(["run", model, TEXT, flag, value], 2, flag)
 
 
+def cpus(shoal, node_program, model):
+    allowed = sorted(os.sched_getaffinity(0))
+    one = str(allowed[-1])
+    result = shoal.ok("run", model, TEXT, "--max-tokens", 4, "--json", "--cpus", one).json
+    check(result["cpus"] == one and result["num_threads"] == 1, "--cpus keeps the program where it says", str(result["cpus"]))
+    check(result["ids"] == shoal.ok("run", model, TEXT, "--max-tokens", 4, "--json").json["ids"], "and the tokens are the same")
+    shoal.refused(["run", model, TEXT, "--cpus", "1023"], 2, "CPU 1023 is not there")
+    shoal.refused(["run", model, TEXT, "--cpus", "0-x"], 2, '"0-x" is no CPU')
+    shoal.refused(["run", model, TEXT, "--cpus", one, "--threads", 2], 2, f"--threads 2 with --cpus {one}")
+    node = subprocess.run([node_program, model, "--cpus", "1023"], capture_output=True, text=True)
+    check(node.returncode == 2 and "CPU 1023 is not there" in node.stderr, "a node refuses a CPU that is not there", node.stderr)
+
+
 def stop_strings(shoal, model):
     whole = shoal.ok("run", model, TEXT, "--max-tokens", 40, "--json").json
     # Every stop string of three characters out of the text, wherever tokens end.
@@ -258,6 +271,7 @@ def main():
         evaluation(shoal, model, directory)
         interrupts(shoal, model, directory)
     sampling(shoal, model)
+    cpus(shoal, node, model)
     stop_strings(shoal, model)
     progress_of_a_long_prompt(shoal, model)
     tokens(shoal, model)

@@ -9,6 +9,10 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/sync/cpu_list.h"
+#include "common/sync/mutex.h"
 #include "tests/testing/temp_dir.h"
 
 namespace shoal {
@@ -57,6 +61,50 @@ TEST_P(ThreadPoolTest, LoopsOfSeveralCallersOverlap) {
     caller.join();
   }
   EXPECT_EQ(sum.load(), 4 * 50 * 190);
+}
+
+// The tasks that a slow worker has not begun are done by others: its first one waits for all the rest.
+TEST(ThreadPoolStealingTest, ASlowWorkerHoldsUpOneTask) {
+  constexpr int64_t kTasks = 100;
+  ThreadPool pool(3);
+  Mutex mutex;
+  CondVar changed;
+  int64_t done = 0;
+  bool slow_began = false;
+  pool.ParallelFor(kTasks, [&](int64_t, int worker) {
+    MutexLock lock(&mutex);
+    if (worker == 0 && !slow_began) {
+      slow_began = true;
+      const absl::Time deadline = absl::Now() + absl::Seconds(60);
+      while (done < kTasks - 1 && absl::Now() < deadline) {
+        changed.WaitWithTimeout(&mutex, absl::Seconds(1));
+      }
+      EXPECT_EQ(done, kTasks - 1) << "tasks that nobody took over";
+    }
+    ++done;
+    changed.NotifyAll();
+  });
+  EXPECT_TRUE(slow_began);
+  EXPECT_EQ(done, kTasks);
+}
+
+TEST(ThreadPoolStealingTest, ThreadsStayOnTheirCpus) {
+  const std::vector<int> cpus = {AllowedCpus().back()};
+  ThreadPool pool(2, cpus);
+  Mutex mutex;
+  CondVar changed;
+  std::vector<std::vector<int>> allowed(2);
+  // Both tasks at once, so that both threads are there.
+  pool.ParallelFor(2, [&](int64_t, int worker) {
+    MutexLock lock(&mutex);
+    allowed[static_cast<size_t>(worker)] = AllowedCpus();
+    changed.NotifyAll();
+    while (allowed[0].empty() || allowed[1].empty()) {
+      changed.Wait(&mutex);
+    }
+  });
+  EXPECT_EQ(allowed[0], AllowedCpus()) << "the caller's own";
+  EXPECT_EQ(allowed[1], cpus);
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, ::testing::Values(1, 2, 5));
