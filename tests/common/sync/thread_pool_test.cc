@@ -63,7 +63,7 @@ TEST_P(ThreadPoolTest, LoopsOfSeveralCallersOverlap) {
   EXPECT_EQ(sum.load(), 4 * 50 * 190);
 }
 
-// The tasks that a slow worker has not begun are done by others: its first one waits for all the rest.
+// The tasks that a slow worker has not begun are done by others: whichever is begun first waits for all the rest.
 TEST(ThreadPoolStealingTest, ASlowWorkerHoldsUpOneTask) {
   constexpr int64_t kTasks = 100;
   ThreadPool pool(3);
@@ -71,9 +71,9 @@ TEST(ThreadPoolStealingTest, ASlowWorkerHoldsUpOneTask) {
   CondVar changed;
   int64_t done = 0;
   bool slow_began = false;
-  pool.ParallelFor(kTasks, [&](int64_t, int worker) {
+  pool.ParallelFor(kTasks, [&](int64_t, int) {
     MutexLock lock(&mutex);
-    if (worker == 0 && !slow_began) {
+    if (!slow_began) {
       slow_began = true;
       const absl::Time deadline = absl::Now() + absl::Seconds(60);
       while (done < kTasks - 1 && absl::Now() < deadline) {
@@ -84,7 +84,6 @@ TEST(ThreadPoolStealingTest, ASlowWorkerHoldsUpOneTask) {
     ++done;
     changed.NotifyAll();
   });
-  EXPECT_TRUE(slow_began);
   EXPECT_EQ(done, kTasks);
 }
 
