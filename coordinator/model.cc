@@ -2,14 +2,35 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/io/profile_store.h"
 #include "common/status/status_macros.h"
 #include "common/sync/clock.h"
 #include "common/sync/cpu_list.h"
+#include "coordinator/model/loop_calibration.h"
 #include "coordinator/model_impl.h"
+#include "expert_node/expert_model.h"
+#include "expert_node/slice_source.h"
+#include "expert_node/split_calibration.h"
 
 namespace shoal {
+namespace {
+
+constexpr char kUsualOrigin[] = "usual";
+
+void CalibrateTrunk(const ModelOptions& options, ThreadPool& pool, ThreadProfile& profile) {
+  profile.least_parallel_cost_origin = kUsualOrigin;
+  if (!options.profile_directory.empty()) {
+    CalibratedLoops calibrated =
+        CalibrateLoops(ProfileStore(options.profile_directory), pool, Clock::Real());
+    profile.least_parallel_cost = calibrated.least_parallel_cost;
+    profile.least_parallel_cost_origin = std::move(calibrated.origin);
+  }
+}
+
+}  // namespace
 
 Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Model::~Model() = default;
@@ -35,19 +56,38 @@ std::vector<ExpertLayerStats> Model::ExpertStats() const {
 
 PoolBackend* Model::pool() { return impl_->pool_experts; }
 
+absl::Status Model::OpenLocalExperts(Impl& impl, const ModelOptions& options) {
+  SHOAL_ASSIGN_OR_RETURN(ExpertModel model, ExpertModel::FromContainer(*impl.container));
+  ThreadProfile& profile = impl.mode.threads;
+  profile.expert_splits = ExpertSplits::Usual(model.layout, impl.pool->num_threads());
+  profile.expert_splits_origin = kUsualOrigin;
+  if (!options.profile_directory.empty()) {
+    SHOAL_ASSIGN_OR_RETURN(
+        CalibratedSplits calibrated,
+        CalibrateSplits({model, model.whole(), options.kernels, impl.mode.arithmetic},
+                        ProfileStore(options.profile_directory), *impl.pool, Clock::Real()));
+    profile.expert_splits = std::move(calibrated.splits);
+    profile.expert_splits_origin = std::move(calibrated.origin);
+  }
+  LocalExpertBackend::Options local_options;
+  local_options.cache_records = impl.mode.plan.cache_records;
+  local_options.kernels = options.kernels;
+  local_options.splits = profile.expert_splits;
+  if (options.cache_records) {
+    local_options.cache_records = std::min(local_options.cache_records, *options.cache_records);
+  }
+  std::vector<SliceSource> slices = {SliceOfContainer(*impl.container, model.whole())};
+  SHOAL_ASSIGN_OR_RETURN(std::unique_ptr<LocalExpertBackend> local,
+                         LocalExpertBackend::Open(std::move(model), std::move(slices),
+                                                  local_options, *impl.pool, Clock::Real()));
+  impl.local_experts = local.get();
+  impl.experts = std::move(local);
+  return absl::OkStatus();
+}
+
 absl::Status Model::OpenExperts(Impl& impl, const ModelOptions& options) {
   if (!options.pool || !options.pool_alone) {
-    LocalExpertBackend::Options local_options;
-    local_options.cache_records = impl.mode.plan.cache_records;
-    local_options.kernels = options.kernels;
-    if (options.cache_records) {
-      local_options.cache_records = std::min(local_options.cache_records, *options.cache_records);
-    }
-    SHOAL_ASSIGN_OR_RETURN(
-        std::unique_ptr<LocalExpertBackend> local,
-        LocalExpertBackend::Open(*impl.container, local_options, *impl.pool, Clock::Real()));
-    impl.local_experts = local.get();
-    impl.experts = std::move(local);
+    SHOAL_RETURN_IF_ERROR(OpenLocalExperts(impl, options));
   }
   if (options.pool) {
     PoolOptions pool_options = *options.pool;
@@ -97,6 +137,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(const std::string& directory,
   SHOAL_ASSIGN_OR_RETURN(impl->tokenizer, Tokenizer::Load(directory, manifest.config.vocab_size));
   SHOAL_ASSIGN_OR_RETURN(impl->weights, TrunkWeights::Load(*impl->container));
   impl->pool = std::make_unique<ThreadPool>(mode.num_threads, options.cpus);
+  CalibrateTrunk(options, *impl->pool, mode.threads);
   if (manifest.config.num_moe_layers() > 0) {
     SHOAL_RETURN_IF_ERROR(OpenExperts(*impl, options));
   }

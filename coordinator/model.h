@@ -18,9 +18,11 @@
 #include "common/container/container.h"
 #include "common/tokenizer/tokenizer.h"
 #include "coordinator/memory_plan.h"
+#include "coordinator/model/trunk_loops.h"
 #include "coordinator/pool/pool_backend.h"
 #include "coordinator/session.h"
 #include "expert_node/expert_backend.h"
+#include "expert_node/expert_split.h"
 #include "expert_node/local_expert_backend.h"
 #include "kernels/expert_arithmetic.h"
 #include "kernels/kernel_target.h"
@@ -36,6 +38,9 @@ struct ModelOptions {
   int num_threads = 0;                        // 0: the CPUs this process may use
   std::vector<int> cpus = {};                 // as ThreadPool's
   KernelTarget kernels = BestKernelTarget();  // of the experts
+  // Where measurements of how work is best shared out among threads are kept, and taken from at the next opening
+  // (common/io/profile_store.h); empty: nothing is measured, and what is usual holds.
+  std::string profile_directory = {};
   // Of the experts: the one option that changes the bits of the answer.
   ExpertArithmetic arithmetic = ExpertArithmetic::kExact;
   // Fewer expert cache slots than the budget allows, for measurements and tests.
@@ -49,12 +54,22 @@ struct ModelOptions {
   uint64_t client_bytes = 0;  // of requests that the caller holds for clients, likewise
 };
 
+// How work is shared out among the threads. `*_origin` is for people: "usual", or as CalibratedSplits says.
+struct ThreadProfile {
+  // Of the experts that this process computes; none where it computes none.
+  std::optional<ExpertSplits> expert_splits;
+  std::string expert_splits_origin;
+  int64_t least_parallel_cost = kUsualParallelCost;  // TrunkLoops'
+  std::string least_parallel_cost_origin;
+};
+
 // What the model runs with, as the system granted it until now.
 struct EffectiveMode {
   MemoryPlan plan;
   ExpertIoMode expert_io;  // a read may fall back to buffered at any time
   int num_threads = 0;
   std::vector<int> cpus;  // that the process may run on
+  ThreadProfile threads;
   int64_t context_tokens = 0;
   std::string experts;  // codec
   std::string trunk;    // storage of the projections
@@ -89,6 +104,7 @@ class Model {
   friend class Session;
   struct Impl;
   explicit Model(std::unique_ptr<Impl> impl);
+  static absl::Status OpenLocalExperts(Impl& impl, const ModelOptions& options);
   static absl::Status OpenExperts(Impl& impl, const ModelOptions& options);
   std::unique_ptr<Impl> impl_;
 };

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "coordinator/model/forward.h"
+#include "coordinator/model/trunk_loops.h"
 #include "coordinator/model_impl.h"
 
 namespace shoal {
@@ -70,12 +71,13 @@ absl::Status Session::Extend(std::span<const int32_t> ids, const ExtendOptions& 
         absl::StrCat("the prompt has ", ids.size(), " tokens and the context of ", context_tokens(),
                      " tokens has room for ", room, "; raise --ctx or shorten the prompt"));
   }
+  const TrunkLoops loops(*model.pool, model.mode.threads.least_parallel_cost);
   ForwardContext context{
       .config = config,
       .weights = model.weights,
       .experts = model.experts.get(),
       .whole = model.container->manifest().whole_experts(),
-      .pool = *model.pool,
+      .loops = loops,
       .state = impl_->state,
       .workspace = impl_->workspace,
       .observer = options.observer,

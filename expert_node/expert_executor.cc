@@ -90,11 +90,12 @@ struct ExpertExecutor::Call {
   }
 };
 
-ExpertExecutor::ExpertExecutor(const ExpertModel& model, KernelTarget kernels, ThreadPool& pool,
-                               AlignedBuffer scratch)
+ExpertExecutor::ExpertExecutor(const ExpertModel& model, KernelTarget kernels, ExpertSplits splits,
+                               ThreadPool& pool, AlignedBuffer scratch)
     : model_(model),
       exact_(model, kernels, ExpertArithmetic::kExact),
       fast_(model, kernels, ExpertArithmetic::kFast),
+      splits_(std::move(splits)),
       pool_(pool),
       scratch_(std::move(scratch)) {}
 
@@ -104,11 +105,12 @@ uint64_t ExpertExecutor::ScratchBytes(const UnitLayout& layout, int num_threads)
 
 absl::StatusOr<std::unique_ptr<ExpertExecutor>> ExpertExecutor::Create(const ExpertModel& model,
                                                                        KernelTarget kernels,
+                                                                       ExpertSplits splits,
                                                                        ThreadPool& pool) {
   SHOAL_ASSIGN_OR_RETURN(AlignedBuffer scratch,
                          AlignedBuffer::Allocate(ScratchBytes(model.layout, pool.num_threads())));
   return std::unique_ptr<ExpertExecutor>(
-      new ExpertExecutor(model, kernels, pool, std::move(scratch)));
+      new ExpertExecutor(model, kernels, std::move(splits), pool, std::move(scratch)));
 }
 
 ExpertExecutor::Worker ExpertExecutor::WorkerAt(int worker) ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -150,8 +152,7 @@ void ExpertExecutor::ApplyRow(Call& call, int64_t row, int worker) {
   }
 }
 
-// One row's (expert, unit) pairs shared out among the threads, each with sums of its own: for
-// decode, where there are fewer rows than threads.
+// One row's (expert, unit) pairs shared out among the threads, each with sums of its own.
 void ExpertExecutor::ApplyRowByUnits(Call& call, int64_t row) {
   const UnitLayout& layout = model_.layout;
   const auto& choices = call.choices[static_cast<size_t>(row)];
@@ -265,8 +266,8 @@ void ExpertExecutor::ApplyUnit(Call& call, size_t work, int64_t unit, int worker
 }
 
 // (Expert, unit) pairs shared out among the threads, each with all rows from `begin` to `end` that chose the
-// expert: for prefill.
-void ExpertExecutor::ApplyByExperts(Call& call, int64_t begin, int64_t end) {
+// expert.
+void ExpertExecutor::ApplyRowsTogether(Call& call, int64_t begin, int64_t end) {
   call.first_prepared = begin;
   call.prepared.assign(static_cast<size_t>(end - begin), {});
   pool_.ParallelFor(end - begin, [&](int64_t i, int worker) {
@@ -288,6 +289,26 @@ void ExpertExecutor::ApplyByExperts(Call& call, int64_t begin, int64_t end) {
   });
 }
 
+void ExpertExecutor::ApplyAll(Call& call) {
+  const auto num_rows = static_cast<int64_t>(call.choices.size());
+  switch (splits_.For(num_rows)) {
+    case ExpertSplit::kRows:
+      pool_.ParallelFor(num_rows, [&](int64_t row, int worker) { ApplyRow(call, row, worker); });
+      return;
+    case ExpertSplit::kUnits:
+      for (int64_t row = 0; row < num_rows; ++row) {
+        ApplyRowByUnits(call, row);
+      }
+      return;
+    case ExpertSplit::kRowsTogether:
+      const auto at_once =
+          static_cast<int64_t>(SizesFor(model_.layout, pool_.num_threads()).prepared_rows);
+      for (int64_t begin = 0; begin < num_rows; begin += at_once) {
+        ApplyRowsTogether(call, begin, std::min(begin + at_once, num_rows));
+      }
+  }
+}
+
 absl::Status ExpertExecutor::Apply(int64_t layer, ExpertArithmetic arithmetic,
                                    std::span<const ExpertWork> work, std::span<const float> rows,
                                    std::span<int64_t> out) {
@@ -303,20 +324,9 @@ absl::Status ExpertExecutor::Apply(int64_t layer, ExpertArithmetic arithmetic,
     }
   }
 
-  MutexLock lock(&mutex_);
-  const auto num_rows = static_cast<int64_t>(call.choices.size());
-  if (num_rows > 1 && UnitArithmetic::AppliesRowsTogether(model_.layout)) {
-    const auto at_once =
-        static_cast<int64_t>(SizesFor(model_.layout, pool_.num_threads()).prepared_rows);
-    for (int64_t begin = 0; begin < num_rows; begin += at_once) {
-      ApplyByExperts(call, begin, std::min(begin + at_once, num_rows));
-    }
-  } else if (num_rows >= pool_.num_threads()) {
-    pool_.ParallelFor(num_rows, [&](int64_t row, int worker) { ApplyRow(call, row, worker); });
-  } else {
-    for (int64_t row = 0; row < num_rows; ++row) {
-      ApplyRowByUnits(call, row);
-    }
+  {
+    MutexLock lock(&mutex_);
+    ApplyAll(call);
   }
   const int64_t failure = call.first_failure.load();
   if (failure != kNoFailure) {

@@ -17,6 +17,7 @@
 #include "common/sync/mutex.h"
 #include "common/sync/thread_pool.h"
 #include "expert_node/expert_model.h"
+#include "expert_node/expert_split.h"
 #include "expert_node/unit_arithmetic.h"
 #include "kernels/expert_arithmetic.h"
 #include "kernels/kernel_target.h"
@@ -48,9 +49,10 @@ struct ExpertWork {
 class ExpertExecutor {
  public:
   // Allocates scratch for every thread of the pool. `model` and `pool` outlive the executor. `kernels`
-  // is one of SupportedKernelTargets; the result does not depend on it.
+  // is one of SupportedKernelTargets and `splits` possible with the model's layout; the result depends on neither.
   static absl::StatusOr<std::unique_ptr<ExpertExecutor>> Create(const ExpertModel& model,
                                                                 KernelTarget kernels,
+                                                                ExpertSplits splits,
                                                                 ThreadPool& pool);
   // What Create allocates.
   static uint64_t ScratchBytes(const UnitLayout& layout, int num_threads);
@@ -67,18 +69,20 @@ class ExpertExecutor {
   struct Worker;  // one thread's views of scratch_
   struct Call;    // the arguments of one Apply, by row
   class Block;    // rows that go through a unit together
-  ExpertExecutor(const ExpertModel& model, KernelTarget kernels, ThreadPool& pool,
-                 AlignedBuffer scratch);
+  ExpertExecutor(const ExpertModel& model, KernelTarget kernels, ExpertSplits splits,
+                 ThreadPool& pool, AlignedBuffer scratch);
   Worker WorkerAt(int worker);
   std::span<int32_t> PreparedAt(int64_t row);
   void ApplyRow(Call& call, int64_t row, int worker);
   void ApplyRowByUnits(Call& call, int64_t row);
-  void ApplyByExperts(Call& call, int64_t begin, int64_t end);
+  void ApplyRowsTogether(Call& call, int64_t begin, int64_t end);
+  void ApplyAll(Call& call);
   void ApplyUnit(Call& call, size_t work, int64_t unit, int worker);
 
   const ExpertModel& model_;
   const UnitArithmetic exact_;
   const UnitArithmetic fast_;
+  const ExpertSplits splits_;
   ThreadPool& pool_;
   Mutex mutex_;
   AlignedBuffer scratch_ ABSL_GUARDED_BY(mutex_);

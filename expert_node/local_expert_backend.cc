@@ -197,7 +197,10 @@ absl::StatusOr<std::unique_ptr<LocalExpertBackend>> LocalExpertBackend::Open(
   }
   SHOAL_ASSIGN_OR_RETURN(impl->cache, ExpertCache::Create(largest_record, options.cache_records));
   SHOAL_ASSIGN_OR_RETURN(impl->executor,
-                         ExpertExecutor::Create(impl->model, options.kernels, pool));
+                         ExpertExecutor::Create(impl->model, options.kernels,
+                                                options.splits.value_or(ExpertSplits::Usual(
+                                                    impl->model.layout, pool.num_threads())),
+                                                pool));
   return std::unique_ptr<LocalExpertBackend>(new LocalExpertBackend(std::move(impl)));
 }
 

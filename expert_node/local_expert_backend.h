@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -17,6 +18,7 @@
 #include "common/sync/thread_pool.h"
 #include "expert_node/expert_backend.h"
 #include "expert_node/expert_model.h"
+#include "expert_node/expert_split.h"
 #include "expert_node/record_reader.h"
 #include "expert_node/slice_source.h"
 #include "kernels/kernel_target.h"
@@ -38,7 +40,8 @@ class LocalExpertBackend final : public ExpertBackend {
     int64_t cache_records = 0;  // slots of the arena; at least MinCacheRecords
     int io_threads = 0;         // concurrent reads; 0: a default
     KernelTarget kernels = BestKernelTarget();
-    WrapReader wrap_reader = {};  // absent: records are read as they are
+    std::optional<ExpertSplits> splits = {};  // absent: the usual ones
+    WrapReader wrap_reader = {};              // absent: records are read as they are
   };
 
   // Opens every bank of every slice and allocates the arena and all scratch. A slot of the arena is

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/io/profile_store.h"
 #include "common/status/status_macros.h"
 #include "common/sync/thread_pool.h"
 #include "coordinator/cli/statistics.h"
@@ -58,6 +59,7 @@ void ModelFlags::AddPlanOptions(FlagSet& flags, absl::string_view default_contex
 void ModelFlags::AddOptions(FlagSet& flags, absl::string_view default_context) {
   AddPlanOptions(flags, default_context);
   flags.Text("--cpus", "LIST", &cpus, std::string(kCpusHelp));
+  flags.Text("--profile", "DIR", &profile, std::string(kProfileHelp));
   flags.Integer("--cache-records", &cache_records, {1, 1'000'000'000},
                 "Fewer experts in the cache than the budget allows, for\nmeasurements");
   flags.Text("--kernels", "NAME", &kernels, std::string(kKernelsHelp));
@@ -85,6 +87,7 @@ absl::StatusOr<std::unique_ptr<Model>> OpenModel(const ModelFlags& flags, int64_
   options.context_tokens = flags.context_tokens.value_or(default_context);
   options.num_threads = static_cast<int>(flags.num_threads.value_or(0));
   SHOAL_ASSIGN_OR_RETURN(options.cpus, CpusOf(flags));
+  options.profile_directory = ChooseProfileDirectory(flags.profile);
   options.cache_records = flags.cache_records;
   SHOAL_ASSIGN_OR_RETURN(options.kernels, KernelsOf(flags));
   if (flags.arithmetic) {

@@ -22,6 +22,7 @@ struct ModelFlags {
   std::optional<int64_t> context_tokens;
   std::optional<int64_t> num_threads;
   std::optional<std::string> cpus;
+  std::optional<std::string> profile;
   std::optional<int64_t> cache_records;
   std::optional<std::string> kernels;
   std::optional<std::string> arithmetic;

@@ -12,6 +12,31 @@
 #include "coordinator/memory_plan.h"
 
 namespace shoal {
+namespace {
+
+Json ProfileJson(const ThreadProfile& profile) {
+  Json json;
+  if (profile.expert_splits) {
+    json["expert_splits"] = profile.expert_splits->ToJson();
+    json["expert_splits_origin"] = profile.expert_splits_origin;
+  }
+  json["least_parallel_multiply_adds"] = profile.least_parallel_cost;
+  json["least_parallel_multiply_adds_origin"] = profile.least_parallel_cost_origin;
+  return json;
+}
+
+std::string FormatProfile(const ThreadProfile& profile) {
+  std::string text;
+  if (profile.expert_splits) {
+    absl::StrAppend(&text, "            experts by ", profile.expert_splits->ToString(), " (",
+                    profile.expert_splits_origin, ")\n");
+  }
+  absl::StrAppend(&text, "            loops from ", profile.least_parallel_cost, " multiply-adds (",
+                  profile.least_parallel_cost_origin, ")\n");
+  return text;
+}
+
+}  // namespace
 
 ExpertLayerStats TotalExperts(const std::vector<ExpertLayerStats>& now,
                               const std::vector<ExpertLayerStats>& before) {
@@ -41,6 +66,7 @@ void AddModelFields(const Model& model, Json& json) {
   json["context_tokens"] = mode.context_tokens;
   json["num_threads"] = mode.num_threads;
   json["cpus"] = FormatCpuList(mode.cpus);
+  json["thread_profile"] = ProfileJson(mode.threads);
   json["experts"] = mode.experts;
   json["trunk"] = mode.trunk;
   json["arithmetic"] = std::string(ExpertArithmeticName(mode.arithmetic));
@@ -126,15 +152,15 @@ std::string FormatMode(const EffectiveMode& mode) {
   return absl::StrFormat(
       "%sexperts:    %s, %s kernels, %s with %s, cache of %d records (%s)\n"
       "trunk:      %s, arithmetic %s\n"
-      "threads:    %d on CPUs %s\n"
+      "threads:    %d on CPUs %s\n%s"
       "context:    %d tokens, prefill in chunks of %d\n%s",
       FormatNodes(mode.nodes), mode.experts, std::string(KernelTargetName(mode.kernels)),
       io.direct ? "direct reads"
                 : absl::StrCat("reads through the page cache (", io.why_not_direct, ")"),
       io.engine, io.cache_records, FormatByteSize(io.cache_bytes), mode.trunk,
       std::string(ExpertArithmeticName(mode.arithmetic)), mode.num_threads,
-      FormatCpuList(mode.cpus), mode.context_tokens, mode.plan.prefill_chunk_tokens,
-      FormatPlan(mode.plan));
+      FormatCpuList(mode.cpus), FormatProfile(mode.threads), mode.context_tokens,
+      mode.plan.prefill_chunk_tokens, FormatPlan(mode.plan));
 }
 
 double Rate(int64_t count, absl::Duration time) {

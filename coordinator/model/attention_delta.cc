@@ -26,8 +26,8 @@ void ProjectAndConvolve(ForwardContext& context, LinearInput& input, const Matri
   args.tail_out = tail_out.data();
   args.out = out.data();
   constexpr int64_t kCostPerValue = 40;  // the convolution and an exponential
-  ForPieces(context.pool, args.channels, num_rows * kCostPerValue,
-            [&](int64_t begin, int64_t end) { ShortConv(args, begin, end); });
+  context.loops.ForPieces(args.channels, num_rows * kCostPerValue,
+                          [&](int64_t begin, int64_t end) { ShortConv(args, begin, end); });
 }
 
 // Turns w.delta_decay from W_fb W_fa x into decays, and normalises q and k, for one head of every
@@ -86,7 +86,7 @@ void DeltaAttentionBlock(ForwardContext& context, int64_t layer, int64_t num_row
   Workspace& w = context.workspace;
   const DeltaWeights& weights = *context.weights.layers[static_cast<size_t>(layer)].delta;
   const DeltaConfig& config = context.config.delta;
-  LinearInput input(w, context.pool, w.normed, num_rows, context.config.hidden_size);
+  LinearInput input(w, context.loops, w.normed, num_rows, context.config.hidden_size);
 
   const std::array<const Matrix*, 3> projections = {&weights.q_proj, &weights.k_proj,
                                                     &weights.v_proj};
@@ -106,19 +106,19 @@ void DeltaAttentionBlock(ForwardContext& context, int64_t layer, int64_t num_row
   // low-rank product is expanded.
   input.Apply(weights.f_a_proj, w.delta_low);
   input.Apply(weights.g_a_proj, w.delta_raw);
-  LinearInput decay_input(w, context.pool, w.delta_low, num_rows, config.head_dim);
+  LinearInput decay_input(w, context.loops, w.delta_low, num_rows, config.head_dim);
   decay_input.Apply(weights.f_b_proj, w.delta_decay);
-  LinearInput gate_input(w, context.pool, w.delta_raw, num_rows, config.head_dim);
+  LinearInput gate_input(w, context.loops, w.delta_raw, num_rows, config.head_dim);
   gate_input.Apply(weights.g_b_proj, w.delta_gate);
 
   const int64_t head_cost = num_rows * config.head_dim * (4 * config.head_dim + 100);
-  ForPieces(context.pool, config.num_heads, head_cost, [&](int64_t begin, int64_t end) {
+  context.loops.ForPieces(config.num_heads, head_cost, [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
       PrepareHead(context, weights, head, num_rows);
       RunHead(context, weights, layer, head, num_rows);
     }
   });
-  LinearInput output(w, context.pool, w.delta_out, num_rows, config.num_heads * config.head_dim);
+  LinearInput output(w, context.loops, w.delta_out, num_rows, config.num_heads * config.head_dim);
   output.Apply(weights.o_proj, w.block_out);
 }
 

@@ -25,7 +25,7 @@ void ProjectQueries(ForwardContext& context, const MlaWeights& weights, LinearIn
     const auto row = w.mla_q_low.subspan(r * rank, rank);
     RmsNorm(row, weights.q_a_layernorm, config.latent_norm_eps, row);
   }
-  LinearInput low(w, context.pool, w.mla_q_low, num_rows, config.q_lora_rank);
+  LinearInput low(w, context.loops, w.mla_q_low, num_rows, config.q_lora_rank);
   low.Apply(weights.q_b_proj, w.mla_q);
 }
 
@@ -72,7 +72,7 @@ void FoldQueries(ForwardContext& context, const MlaWeights& weights, int64_t num
       std::copy(q + config.qk_nope_head_dim, q + head_size,
                 w.mla_query.data() + r * query_stride + head * query_size + config.kv_lora_rank);
     }
-    LinearInput nope(w, context.pool, w.mla_q_head, num_rows, config.qk_nope_head_dim);
+    LinearInput nope(w, context.loops, w.mla_q_head, num_rows, config.qk_nope_head_dim);
     nope.Apply(HeadOf(weights.k_up, head, config.kv_lora_rank),
                w.mla_query.subspan(static_cast<size_t>(head * query_size)), query_stride);
   }
@@ -85,7 +85,7 @@ void Attend(ForwardContext& context, int64_t layer, int64_t first_position, int6
   const double scale =
       1.0 / std::sqrt(static_cast<double>(config.qk_nope_head_dim + config.qk_rope_head_dim));
   const int64_t cost = 2 * query_size * (first_position + num_rows);
-  ForPieces(context.pool, num_rows * config.num_heads, cost, [&](int64_t begin, int64_t end) {
+  context.loops.ForPieces(num_rows * config.num_heads, cost, [&](int64_t begin, int64_t end) {
     // Heads of one row together, as many as there are of it in the piece.
     for (int64_t i = begin, count = 0; i < end; i += count) {
       count = std::min({kMostLatentHeads, config.num_heads - i % config.num_heads, end - i});
@@ -116,7 +116,7 @@ void ExpandValues(ForwardContext& context, const MlaWeights& weights, int64_t nu
           w.mla_context.data() + (r * config.num_heads + head) * config.kv_lora_rank;
       std::copy(from, from + rank, w.mla_query.data() + r * config.kv_lora_rank);
     }
-    LinearInput latents(w, context.pool, w.mla_query, num_rows, config.kv_lora_rank);
+    LinearInput latents(w, context.loops, w.mla_query, num_rows, config.kv_lora_rank);
     latents.Apply(HeadOf(weights.v_up, head, config.v_head_dim),
                   w.mla_out.subspan(static_cast<size_t>(head * config.v_head_dim)), out_stride);
   }
@@ -128,13 +128,13 @@ void MlaBlock(ForwardContext& context, int64_t layer, int64_t first_position, in
   Workspace& w = context.workspace;
   const MlaWeights& weights = *context.weights.layers[static_cast<size_t>(layer)].mla;
   const MlaConfig& config = context.config.mla;
-  LinearInput input(w, context.pool, w.normed, num_rows, context.config.hidden_size);
+  LinearInput input(w, context.loops, w.normed, num_rows, context.config.hidden_size);
   AppendLatents(context, weights, input, layer, first_position, num_rows);
   ProjectQueries(context, weights, input, num_rows);
   FoldQueries(context, weights, num_rows);
   Attend(context, layer, first_position, num_rows);
   ExpandValues(context, weights, num_rows);
-  LinearInput output(w, context.pool, w.mla_out, num_rows, config.num_heads * config.v_head_dim);
+  LinearInput output(w, context.loops, w.mla_out, num_rows, config.num_heads * config.v_head_dim);
   output.Apply(weights.o_proj, w.block_out);
 }
 

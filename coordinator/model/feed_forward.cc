@@ -18,7 +18,7 @@ absl::Status RouteRows(ForwardContext& context, int64_t layer, int64_t first_pos
   Workspace& w = context.workspace;
   const MoeConfig& config = context.config.moe;
   const MoeWeights& weights = *context.weights.layers[static_cast<size_t>(layer)].moe;
-  LinearInput input(w, context.pool, w.normed, num_rows, context.config.hidden_size);
+  LinearInput input(w, context.loops, w.normed, num_rows, context.config.hidden_size);
   input.Apply(weights.router, w.router_logits);
   RouterOptions options;
   options.softmax = config.scoring_function == ScoringFunction::kSoftmax;
@@ -49,17 +49,17 @@ absl::Status RouteRows(ForwardContext& context, int64_t layer, int64_t first_pos
 
 void MlpBlock(ForwardContext& context, const MlpWeights& weights, int64_t num_rows) {
   Workspace& w = context.workspace;
-  LinearInput input(w, context.pool, w.normed, num_rows, context.config.hidden_size);
+  LinearInput input(w, context.loops, w.normed, num_rows, context.config.hidden_size);
   input.Apply(weights.gate_proj, w.ffn_gate);
   input.Apply(weights.up_proj, w.ffn_up);
   const int64_t width = weights.gate_proj.rows;
   constexpr int64_t kCostPerValue = 30;  // an exponential and a division
-  ForPieces(context.pool, num_rows * width, kCostPerValue, [&](int64_t begin, int64_t end) {
+  context.loops.ForPieces(num_rows * width, kCostPerValue, [&](int64_t begin, int64_t end) {
     const auto count = static_cast<size_t>(end - begin);
     SwiGlu(w.ffn_gate.subspan(static_cast<size_t>(begin), count),
            w.ffn_up.subspan(static_cast<size_t>(begin), count));
   });
-  LinearInput down(w, context.pool, w.ffn_gate, num_rows, width);
+  LinearInput down(w, context.loops, w.ffn_gate, num_rows, width);
   down.Apply(weights.down_proj, w.block_out);
 }
 

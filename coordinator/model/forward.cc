@@ -16,7 +16,7 @@ namespace {
 void NormRows(ForwardContext& context, std::span<const float> weight, int64_t num_rows) {
   const auto hidden_size = static_cast<size_t>(context.config.hidden_size);
   Workspace& w = context.workspace;
-  ForPieces(context.pool, num_rows, context.config.hidden_size, [&](int64_t begin, int64_t end) {
+  context.loops.ForPieces(num_rows, context.config.hidden_size, [&](int64_t begin, int64_t end) {
     for (auto r = static_cast<size_t>(begin); r < static_cast<size_t>(end); ++r) {
       RmsNorm(w.hidden.subspan(r * hidden_size, hidden_size), weight, context.config.rms_norm_eps,
               w.normed.subspan(r * hidden_size, hidden_size));
@@ -95,7 +95,7 @@ absl::Status RunLayers(ForwardContext& context, std::span<const int32_t> ids,
 
 void ComputeLogits(ForwardContext& context, int64_t row) {
   const int64_t hidden_size = context.config.hidden_size;
-  LinearInput input(context.workspace, context.pool,
+  LinearInput input(context.workspace, context.loops,
                     context.workspace.normed.subspan(static_cast<size_t>(row * hidden_size)), 1,
                     hidden_size);
   input.Apply(context.weights.lm_head, context.workspace.logits);

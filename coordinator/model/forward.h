@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "common/container/expert_slice.h"
 #include "common/model/model_config.h"
-#include "common/sync/thread_pool.h"
 #include "coordinator/model/session_state.h"
+#include "coordinator/model/trunk_loops.h"
 #include "coordinator/model/trunk_weights.h"
 #include "coordinator/model/workspace.h"
 #include "coordinator/session.h"
@@ -27,7 +27,7 @@ struct ForwardContext {
   const TrunkWeights& weights;
   ExpertBackend* experts = nullptr;  // null for a model without MoE layers
   ExpertSlice whole;                 // all units of all experts
-  ThreadPool& pool;
+  const TrunkLoops& loops;
   SessionState& state;
   Workspace& workspace;
   ForwardObserver* observer = nullptr;

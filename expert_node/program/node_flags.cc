@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/container/manifest.h"
+#include "common/io/profile_store.h"
 #include "common/version.h"
 #include "expert_node/cpu_choice.h"
 #include "expert_node/kernel_choice.h"
@@ -48,6 +49,7 @@ void AddMainFlags(CLI::App& app, NodeFlags& flags) {
       "N")
       ->check(CLI::Range(int64_t{1}, kMostThreads));
   Named(app.add_option("--cpus", flags.cpus, std::string(kCpusHelp)), "LIST");
+  Named(app.add_option("--profile", flags.profile, std::string(kProfileHelp)), "DIR");
   Named(app.add_option("--kernels", flags.kernels, std::string(kKernelsHelp)), "NAME");
   Named(app.add_option("--max-rows", flags.max_rows,
                        "Most rows of a request (default: up to 512, as the budget\nallows)"),
@@ -57,7 +59,8 @@ void AddMainFlags(CLI::App& app, NodeFlags& flags) {
                        "Seconds that open streams have to end after SIGTERM\n(default 10)"),
         "N")
       ->check(CLI::Range(int64_t{0}, int64_t{3600}));
-  app.add_flag("--no-measure", flags.no_measure, "Do not measure disk and kernels at start");
+  app.add_flag("--no-measure", flags.no_measure,
+               "Do not measure disk, kernels and threads at start");
   Named(app.add_option("--metrics", flags.metrics,
                        "Also answer GET http://IP:PORT/metrics, for Prometheus\n(default: do not)"),
         "IP:PORT");

@@ -16,6 +16,7 @@ struct NodeFlags {
   std::string metrics;  // an address to listen on; empty: nowhere
   int64_t threads = 0;
   std::optional<std::string> cpus;
+  std::optional<std::string> profile;
   std::optional<std::string> kernels;
   int64_t max_rows = 0;
   int64_t grace_s = 10;

@@ -15,9 +15,11 @@
 #include "common/container/slice_json.h"
 #include "common/container/staging_directory.h"
 #include "common/io/byte_size.h"
+#include "common/io/profile_store.h"
 #include "common/status/status_macros.h"
 #include "common/status/status_util.h"
 #include "common/sync/clock.h"
+#include "common/sync/cpu_list.h"
 #include "common/sync/end_signals.h"
 #include "common/sync/service_manager.h"
 #include "common/sync/thread_pool.h"
@@ -41,6 +43,7 @@
 #include "expert_node/service/node_server.h"
 #include "expert_node/service/node_service.h"
 #include "expert_node/service/terms.h"
+#include "expert_node/split_calibration.h"
 #include "shoal/v1/types.pb.h"
 
 namespace shoal {
@@ -66,7 +69,8 @@ struct Node {
   NodeExperts experts;
   NodeMemoryPlan plan;
   std::unique_ptr<ThreadPool> pool;
-  std::unique_ptr<NodeDrills> drills;  // absent where none is allowed; also the next two
+  std::optional<CalibratedSplits> splits;  // absent where nothing is measured
+  std::unique_ptr<NodeDrills> drills;      // absent where none is allowed; also the next two
   std::unique_ptr<LocalExpertBackend> local;
   std::unique_ptr<SlowedBackend> slowed;
   std::unique_ptr<DrillService> drill_service;
@@ -114,12 +118,29 @@ absl::StatusOr<uint64_t> DrillReadRate(const NodeFlags& flags) {
                                                        ": ", kLeast, " B or more is accepted"));
 }
 
+// With the first slice for all.
+absl::Status Calibrate(const NodeFlags& flags, KernelTarget kernels, Node& node) {
+  const std::string directory = ChooseProfileDirectory(flags.profile);
+  if (flags.no_measure || directory.empty()) {
+    return absl::OkStatus();
+  }
+  const CalibrationCase calibration{node.experts.model, node.experts.slices.front().slice, kernels,
+                                    ExpertArithmetic::kExact};
+  SHOAL_ASSIGN_OR_RETURN(node.splits, CalibrateSplits(calibration, ProfileStore(directory),
+                                                      *node.pool, Clock::Real()));
+  return absl::OkStatus();
+}
+
 absl::Status OpenBackend(const NodeFlags& flags, const NodePlanOptions& options, Node& node) {
   const Clock& clock = Clock::Real();
   node.pool = std::make_unique<ThreadPool>(options.num_threads, options.cpus);
   LocalExpertBackend::Options backend;
   backend.cache_records = node.plan.cache_records;
   SHOAL_ASSIGN_OR_RETURN(backend.kernels, ChooseKernels(flags.kernels));
+  SHOAL_RETURN_IF_ERROR(Calibrate(flags, backend.kernels, node));
+  if (node.splits) {
+    backend.splits = node.splits->splits;
+  }
   if (flags.allow_drill) {
     SHOAL_ASSIGN_OR_RETURN(const uint64_t read_rate, DrillReadRate(flags));
     node.drills = std::make_unique<NodeDrills>(read_rate, clock);
@@ -187,6 +208,8 @@ void SayReady(const NodeFlags& flags, const NodeService::Options& options, const
                          {"budget_bytes", node.plan.budget_bytes},
                          {"cache_records", node.plan.cache_records},
                          {"direct_io", node.local->io_mode().direct},
+                         {"num_threads", node.pool->num_threads()},
+                         {"cpus", FormatCpuList(AllowedCpus())},
                          {"read_bytes_per_second", options.read_bytes_per_second},
                          {"compute_bytes_per_second", options.compute_bytes_per_second}};
   if (node.metrics != nullptr) {
@@ -194,6 +217,15 @@ void SayReady(const NodeFlags& flags, const NodeService::Options& options, const
     line["metrics_on"] = metrics;
     Note(absl::StrCat("metrics at http://", metrics, "/metrics"));
   }
+  std::string threads = absl::StrCat("computes on ", node.pool->num_threads(), " threads, CPUs ",
+                                     FormatCpuList(AllowedCpus()));
+  if (node.splits) {
+    line["expert_splits"] = node.splits->splits.ToJson();
+    line["expert_splits_origin"] = node.splits->origin;
+    absl::StrAppend(&threads, "; experts by ", node.splits->splits.ToString(), " (",
+                    node.splits->origin, ")");
+  }
+  Note(threads);
   PrintLine(flags.json, line, absl::StrCat("listening on ", where));
   TellServiceManager(absl::StrCat("READY=1\nSTATUS=serving on ", where));
 }

@@ -9,8 +9,10 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -60,8 +62,10 @@ class LocalExpertBackendTest : public ::testing::TestWithParam<ExpertCodec> {
     container_ = *std::move(container);
   }
 
-  std::unique_ptr<LocalExpertBackend> Backend(ThreadPool& pool, int64_t cache_records = 14) {
+  std::unique_ptr<LocalExpertBackend> Backend(ThreadPool& pool, int64_t cache_records = 14,
+                                              std::optional<ExpertSplits> splits = {}) {
     LocalExpertBackend::Options options;
+    options.splits = std::move(splits);
     options.cache_records = cache_records;
     auto backend = LocalExpertBackend::Open(*container_, options, pool, Clock::Real());
     EXPECT_THAT(backend, testing::IsOk());
@@ -223,6 +227,22 @@ TEST_P(LocalExpertBackendTest, ThreadsCacheSizeAndBatchingChangeNoBit) {
                        batch.weights.begin() + (row + 1) * kPerToken);
     const std::vector<int64_t> out = Execute(*backend, one, {kWhole});
     EXPECT_TRUE(std::equal(out.begin(), out.end(), expected.begin() + row * kHiddenSize)) << row;
+  }
+}
+
+TEST_P(LocalExpertBackendTest, TheSplitAmongThreadsChangesNoBit) {
+  ThreadPool pool(3);
+  for (const int64_t num_rows : {1, 2, 40}) {
+    const TestBatch batch = MakeBatch(num_rows);
+    std::vector<int64_t> expected;
+    for (const ExpertSplit split : PossibleSplits(container_->manifest().unit_layout)) {
+      const auto backend = Backend(pool, 14, ExpertSplits::Always(split));
+      const std::vector<int64_t> out = Execute(*backend, batch, {kWhole});
+      if (expected.empty()) {
+        expected = out;
+      }
+      EXPECT_EQ(out, expected) << ExpertSplitName(split) << ", " << num_rows << " rows";
+    }
   }
 }
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 import numpy as np
-from shoal_program import Shoal, check, finish
+from shoal_program import Program, Shoal, check, finish
 
 COMMANDS = ("convert", "plan", "run", "chat", "eval", "tokenize", "detokenize", "inspect", "shard", "synth", "bench",
             "bench link", "version")
@@ -83,6 +83,45 @@ def cpus(shoal, node_program, model):
     shoal.refused(["run", model, TEXT, "--cpus", one, "--threads", 2], 2, f"--threads 2 with --cpus {one}")
     node = subprocess.run([node_program, model, "--cpus", "1023"], capture_output=True, text=True)
     check(node.returncode == 2 and "CPU 1023 is not there" in node.stderr, "a node refuses a CPU that is not there", node.stderr)
+
+
+def profile(shoal, node_program, model, directory):
+    kept = os.path.join(directory, "profile")
+
+    def run(*flags):
+        result = shoal.ok("run", model, TEXT, "--max-tokens", 4, "--json", *flags).json
+        return result["ids"], result["thread_profile"]
+
+    plain, usual = run("--profile", "none")
+    check(usual["expert_splits_origin"] == usual["least_parallel_multiply_adds_origin"] == "usual", "--profile none measures nothing", str(usual))
+    ids, first = run("--profile", kept)
+    origins = ("expert_splits_origin", "least_parallel_multiply_adds_origin")
+    check(all(first[origin] == "measured" for origin in origins), "the first start measures how work is best shared out", str(first))
+    files = sorted(os.listdir(kept))
+    check([name.rsplit("-", 1)[0] for name in files] == ["expert-splits", "trunk-loops"], "and keeps it", str(files))
+    again, second = run("--profile", kept)
+    check(all(second[origin].startswith(f"kept in {kept}/") for origin in origins), "the next start takes it from there", str(second))
+    values = ("expert_splits", "least_parallel_multiply_adds")
+    check(all(first[value] == second[value] for value in values), "with the same values", f"{first} {second}")
+    check(plain == ids == again, "the tokens are the same")
+    with open(os.path.join(kept, files[0]), "w") as file:
+        file.write('{"format": "shoal-profile", "version": 9}')
+    ids, anew = run("--profile", kept)
+    check(anew["expert_splits_origin"].startswith(f"measured; {kept}/{files[0]}") and "9" in anew["expert_splits_origin"],
+          "a file of another version is named and measured anew", str(anew))
+    blocked = os.path.join(kept, files[0], "under-a-file")
+    ids, unkept = run("--profile", blocked)
+    check(ids == plain and unkept["expert_splits_origin"].startswith("measured; ") and "not kept: create" in unkept["expert_splits_origin"],
+          "where nothing can be kept the model runs all the same, and says so", str(unkept))
+    node = Program(node_program, model, "--listen", "127.0.0.1:0", "--json", "--profile", os.path.join(directory, "of-node"))
+    try:
+        said = node.said
+        check(said["expert_splits_origin"] == "measured" and said["expert_splits"][0]["rows"] == 1 and said["num_threads"] > 0 and said["cpus"],
+              "a node says the same of itself", str(said))
+        check(f"computes on {said['num_threads']} threads, CPUs {said['cpus']}; experts by " in node.log, "and in its log", node.log)
+    finally:
+        node.process.kill()
+        node.process.wait()
 
 
 def stop_strings(shoal, model):
@@ -270,6 +309,7 @@ def main():
         chat(shoal, model, directory)
         evaluation(shoal, model, directory)
         interrupts(shoal, model, directory)
+        profile(shoal, node, model, directory)
     sampling(shoal, model)
     cpus(shoal, node, model)
     stop_strings(shoal, model)
