@@ -10,6 +10,7 @@
 #include "common/sync/clock.h"
 #include "common/sync/cpu_list.h"
 #include "coordinator/model/loop_calibration.h"
+#include "coordinator/model/trunk_loops.h"
 #include "coordinator/model_impl.h"
 #include "expert_node/expert_model.h"
 #include "expert_node/slice_source.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr char kUsualOrigin[] = "usual";
 
 void CalibrateTrunk(const ModelOptions& options, ThreadPool& pool, ThreadProfile& profile) {
+  profile.least_parallel_cost = kUsualParallelCost;
   profile.least_parallel_cost_origin = kUsualOrigin;
   if (!options.profile_directory.empty()) {
     CalibratedLoops calibrated =

@@ -18,7 +18,6 @@
 #include "common/container/container.h"
 #include "common/tokenizer/tokenizer.h"
 #include "coordinator/memory_plan.h"
-#include "coordinator/model/trunk_loops.h"
 #include "coordinator/pool/pool_backend.h"
 #include "coordinator/session.h"
 #include "expert_node/expert_backend.h"
@@ -59,7 +58,8 @@ struct ThreadProfile {
   // Of the experts that this process computes; none where it computes none.
   std::optional<ExpertSplits> expert_splits;
   std::string expert_splits_origin;
-  int64_t least_parallel_cost = kUsualParallelCost;  // TrunkLoops'
+  int64_t least_parallel_cost =
+      0;  // multiply-adds of a loop of the trunk from which on it takes all threads
   std::string least_parallel_cost_origin;
 };
 

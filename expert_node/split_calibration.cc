@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -20,28 +21,42 @@ namespace shoal {
 namespace {
 
 constexpr std::array<int64_t, 6> kRowCounts = {1, 2, 4, 8, 16, 32};
-constexpr int kRounds = 5;
+constexpr int kLeastRounds = 5;
+// Short calls are noisy: more of them, until they take as long as this.
+constexpr int kMostRounds = 51;
+constexpr absl::Duration kEnoughTime = absl::Milliseconds(8);
 constexpr double kClearlyLess = 0.95;
 constexpr absl::Duration kMostTime = absl::Milliseconds(500);
 constexpr absl::string_view kProfileName = "expert-splits";
 
-// The shortest call of each split, and the time of all.
-struct Shortest {
+// What a call usually takes with each split, and the time of all calls.
+struct UsualTimes {
   std::vector<absl::Duration> times;  // of each possible split
   absl::Duration total;
 };
 
-absl::StatusOr<Shortest> TimeSplits(const std::vector<ExpertSplit>& possible, int64_t num_rows,
-                                    const TimeCall& time_call) {
-  Shortest shortest{std::vector<absl::Duration>(possible.size(), absl::InfiniteDuration()), {}};
-  for (int round = 0; round < kRounds; ++round) {
+absl::Duration Median(std::vector<absl::Duration> times) {
+  const auto middle = times.begin() + std::ssize(times) / 2;
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+absl::StatusOr<UsualTimes> TimeSplits(const std::vector<ExpertSplit>& possible, int64_t num_rows,
+                                      const TimeCall& time_call) {
+  UsualTimes usual;
+  std::vector<std::vector<absl::Duration>> times(possible.size());
+  for (int round = 0; round < kLeastRounds || (round < kMostRounds && usual.total < kEnoughTime);
+       ++round) {
     for (size_t i = 0; i < possible.size(); ++i) {
       SHOAL_ASSIGN_OR_RETURN(const absl::Duration time, time_call(possible[i], num_rows));
-      shortest.times[i] = std::min(shortest.times[i], time);
-      shortest.total += time;
+      times[i].push_back(time);
+      usual.total += time;
     }
   }
-  return shortest;
+  for (std::vector<absl::Duration>& of_split : times) {
+    usual.times.push_back(Median(std::move(of_split)));
+  }
+  return usual;
 }
 
 ExpertSplit PickOne(const std::vector<ExpertSplit>& possible, ExpertSplit usual,
@@ -180,10 +195,10 @@ absl::StatusOr<ExpertSplits> PickSplits(const std::vector<ExpertSplit>& possible
   for (const int64_t num_rows : kRowCounts) {
     ExpertSplit split = usual.For(num_rows);
     if (total + next <= most_time) {
-      SHOAL_ASSIGN_OR_RETURN(const Shortest shortest, TimeSplits(possible, num_rows, time_call));
-      split = PickOne(possible, split, shortest.times);
-      total += shortest.total;
-      next = 2 * shortest.total;
+      SHOAL_ASSIGN_OR_RETURN(const UsualTimes tried, TimeSplits(possible, num_rows, time_call));
+      split = PickOne(possible, split, tried.times);
+      total += tried.total;
+      next = 2 * tried.total;
     }
     if (num_rows == 1) {
       splits = ExpertSplits::Always(split);

@@ -31,8 +31,8 @@ struct CalibrationCase {
 // How long one call with so many rows takes with a split.
 using TimeCall = std::function<absl::StatusOr<absl::Duration>(ExpertSplit split, int64_t num_rows)>;
 
-// For 1, 2, 4, ... and 32 rows the split of `possible` whose shortest of five calls, taken in turns, is
-// shortest; the one of `usual` where none is shorter than its by more than a twentieth. Numbers of rows
+// For 1, 2, 4, ... and 32 rows the split of `possible` whose median call of at least five, taken in turns,
+// is shortest; the one of `usual` where none is shorter than its by more than a twentieth. Numbers of rows
 // that would bring the time of all calls above `most_time` get those of `usual`; more than 32 rows get what 32 get.
 // `time_call`'s errors.
 absl::StatusOr<ExpertSplits> PickSplits(const std::vector<ExpertSplit>& possible,

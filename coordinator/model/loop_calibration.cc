@@ -1,6 +1,8 @@
 #include "coordinator/model/loop_calibration.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -17,18 +19,24 @@ namespace {
 
 constexpr int64_t kLeastCost = int64_t{1} << 15;
 constexpr int64_t kMostCost = int64_t{1} << 21;
-constexpr int kRounds = 9;
 constexpr double kClearlyLess = 0.95;
 constexpr absl::string_view kProfileName = "trunk-loops";
 
+using Times = std::array<absl::Duration, 9>;
+
+absl::Duration Median(Times times) {
+  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+  return times[times.size() / 2];
+}
+
 bool ParallelIsFaster(int64_t cost, const TimeLoop& time_loop) {
-  absl::Duration alone = absl::InfiniteDuration();
-  absl::Duration parallel = absl::InfiniteDuration();
-  for (int round = 0; round < kRounds; ++round) {
-    alone = std::min(alone, time_loop(cost, false));
-    parallel = std::min(parallel, time_loop(cost, true));
+  Times alone;
+  Times parallel;
+  for (size_t round = 0; round < alone.size(); ++round) {
+    alone[round] = time_loop(cost, false);
+    parallel[round] = time_loop(cost, true);
   }
-  return parallel < kClearlyLess * alone;
+  return Median(parallel) < kClearlyLess * Median(alone);
 }
 
 // A matrix that fits the caches, applied to as many rows as a cost asks for.

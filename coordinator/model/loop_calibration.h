@@ -16,8 +16,8 @@ namespace shoal {
 // How long one loop of `cost` multiply-adds takes, on all threads or on the calling one alone.
 using TimeLoop = std::function<absl::Duration(int64_t cost, bool parallel)>;
 
-// The least of the costs 2^15, 2^16, ... 2^21 multiply-adds whose shortest parallel loop of nine takes less than
-// 19/20 of the shortest on one thread, as do all costs above it; 2^22 where none does.
+// The least of the costs 2^15, 2^16, ... 2^21 multiply-adds whose median parallel loop of nine takes less than
+// 19/20 of the median on one thread, as do all costs above it; 2^22 where none does.
 int64_t PickParallelCost(const TimeLoop& time_loop);
 
 // PickParallelCost with products of a small float32 matrix; kUsualParallelCost for a pool of one thread. Takes about
