@@ -54,20 +54,20 @@ TEST(ProfileStoreTest, TheUsualDirectoryIsTheServicesThenTheUsers) {
   {
     const Environment environment({{"CACHE_DIRECTORY", "/var/cache/shoal:/var/cache/other"},
                                    {"XDG_CACHE_HOME", "/caches"},
-                                   {"HOME", "/home/me"}});
+                                   {"HOME", "/people/me"}});
     EXPECT_EQ(ProfileStore::UsualDirectory(), "/var/cache/shoal");
     EXPECT_EQ(ChooseProfileDirectory(std::nullopt), "/var/cache/shoal");
     EXPECT_EQ(ChooseProfileDirectory("mine"), "mine");
     EXPECT_EQ(ChooseProfileDirectory("none"), "");
   }
   {
-    const Environment environment({{"XDG_CACHE_HOME", "/caches"}, {"HOME", "/home/me"}});
+    const Environment environment({{"XDG_CACHE_HOME", "/caches"}, {"HOME", "/people/me"}});
     EXPECT_EQ(ProfileStore::UsualDirectory(), "/caches/shoal");
   }
   {
     // The XDG specification: what is not absolute is ignored.
-    const Environment environment({{"XDG_CACHE_HOME", "caches"}, {"HOME", "/home/me"}});
-    EXPECT_EQ(ProfileStore::UsualDirectory(), "/home/me/.cache/shoal");
+    const Environment environment({{"XDG_CACHE_HOME", "caches"}, {"HOME", "/people/me"}});
+    EXPECT_EQ(ProfileStore::UsualDirectory(), "/people/me/.cache/shoal");
   }
   const Environment environment({});
   EXPECT_EQ(ChooseProfileDirectory(std::nullopt), "");
