@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "kernels/math.h"
 #include "kernels/rvq_beam.h"
@@ -34,39 +35,93 @@ struct RvqEncoder::Tables {
 
 RvqEncoder::RvqEncoder(const RvqCodebook& book, float grid, int beam)
     : book_(book),
+      grid_(grid),
       tables_(
           std::make_shared<const Tables>(Tables{RvqBeamSearch(ToFloatBook(book, grid), beam)})) {}
 
-uint16_t RvqEncoder::EncodeRow(std::span<const float> row, std::span<uint32_t> codes) const {
-  double squares = 0;
-  for (const float value : row) {
-    squares += double{value} * double{value};
-  }
-  std::fill(codes.begin(), codes.end(), 0);
-  if (squares == 0) {
-    return 0;
-  }
-  const double inverse_rms = 1.0 / std::sqrt(squares / static_cast<double>(row.size()));
+// A row while it is encoded.
+struct RvqEncoder::RowSums {
+  double rms = 0;  // of its weights; 0 where they are zero
+  // Of the weights, as the search saw them, with their values, and of these with themselves.
   double dot = 0;
   double norm = 0;
-  for (size_t p = 0; p < codes.size(); ++p) {
-    float x[kSubVectorSize];
-    const float* weights = row.data() + p * kSubVectorSize;
-    for (int d = 0; d < kSubVectorSize; ++d) {
-      x[d] = static_cast<float>(weights[d] * inverse_rms);
+
+  static RowSums Of(std::span<const float> row) {
+    double squares = 0;
+    for (const float value : row) {
+      squares += double{value} * double{value};
     }
-    codes[p] = tables_->search.Search(x);
-    for (int d = 0; d < kSubVectorSize; ++d) {
-      const double value = CodeValue(book_, codes[p], d);
-      dot += weights[d] * value;
-      norm += value * value;
-    }
+    RowSums sums;
+    sums.rms = std::sqrt(squares / static_cast<double>(row.size()));
+    return sums;
   }
-  // The scale of least squared error for these codes. One that is not positive cannot be better
+
+  // The scale of least squared error for the codes. One that is not positive cannot be better
   // than zeros; what float16 cannot hold becomes its infinity.
-  constexpr double kBeyondHalf = 1e6;
-  const double scale = norm > 0 ? dot / norm : 0.0;
-  return scale > 0 ? FloatToHalf(static_cast<float>(std::min(scale, kBeyondHalf))) : 0;
+  uint16_t Scale() const {
+    constexpr double kBeyondHalf = 1e6;
+    const double scale = norm > 0 ? dot / norm : 0.0;
+    return scale > 0 ? FloatToHalf(static_cast<float>(std::min(scale, kBeyondHalf))) : 0;
+  }
+};
+
+uint32_t RvqEncoder::EncodeSubVector(const float* weights, RowSums& sums) const {
+  const double inverse_rms = 1.0 / sums.rms;
+  float x[kSubVectorSize];
+  for (int d = 0; d < kSubVectorSize; ++d) {
+    x[d] = static_cast<float>(weights[d] * inverse_rms);
+  }
+  const uint32_t code = tables_->search.Search(x);
+  for (int d = 0; d < kSubVectorSize; ++d) {
+    const double value = CodeValue(book_, code, d);
+    sums.dot += weights[d] * value;
+    sums.norm += value * value;
+  }
+  return code;
+}
+
+uint16_t RvqEncoder::EncodeRow(std::span<const float> row, std::span<uint32_t> codes) const {
+  RowSums sums = RowSums::Of(row);
+  std::fill(codes.begin(), codes.end(), 0);
+  if (sums.rms == 0) {
+    return 0;
+  }
+  for (size_t p = 0; p < codes.size(); ++p) {
+    codes[p] = EncodeSubVector(row.data() + p * kSubVectorSize, sums);
+  }
+  return sums.Scale();
+}
+
+void RvqEncoder::EncodeRows(const ErrorFeedback& feedback, std::span<float> rows,
+                            std::span<uint32_t> codes, std::span<uint16_t> scales) const {
+  const auto columns = static_cast<size_t>(feedback.columns());
+  const size_t positions = columns / kSubVectorSize;
+  const std::vector<float> original(rows.begin(), rows.end());
+  std::vector<RowSums> sums;
+  for (size_t r = 0; r < scales.size(); ++r) {
+    sums.push_back(RowSums::Of(rows.subspan(r * columns, columns)));
+  }
+  std::fill(codes.begin(), codes.end(), 0);
+  std::vector<float> errors(scales.size() * kSubVectorSize);
+  for (size_t p = 0; p < positions; ++p) {
+    for (size_t r = 0; r < scales.size(); ++r) {
+      if (sums[r].rms == 0) {
+        continue;  // and no errors
+      }
+      const size_t at = r * columns + p * kSubVectorSize;
+      const uint32_t code = EncodeSubVector(rows.data() + at, sums[r]);
+      codes[r * positions + p] = code;
+      for (int d = 0; d < kSubVectorSize; ++d) {
+        errors[r * kSubVectorSize + static_cast<size_t>(d)] =
+            static_cast<float>(double{original[at + static_cast<size_t>(d)]} -
+                               sums[r].rms * double{grid_} * CodeValue(book_, code, d));
+      }
+    }
+    feedback.Spread(static_cast<int64_t>(p), errors, rows);
+  }
+  for (size_t r = 0; r < scales.size(); ++r) {
+    scales[r] = sums[r].Scale();
+  }
 }
 
 void DecodeRvqRow(const RvqCodebook& book, std::span<const uint32_t> codes, uint16_t scale_f16,

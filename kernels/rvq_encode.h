@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "kernels/error_feedback.h"
 #include "kernels/rvq.h"
 
 namespace shoal {
@@ -34,7 +35,7 @@ RvqCodebook TrainRvqCodebook(std::span<const float> vectors, int64_t num_vectors
                              const RvqTrainOptions& options, float* grid);
 
 // Encoder for one book: holds the Gram tables of its stages.
-// Thread-safe: EncodeRow is const.
+// Thread-safe: everything is const.
 class RvqEncoder {
  public:
   RvqEncoder(const RvqCodebook& book, float grid, int beam);
@@ -46,9 +47,20 @@ class RvqEncoder {
   // scale 0; one whose scale float16 cannot hold gets infinity, which the caller refuses.
   uint16_t EncodeRow(std::span<const float> row, std::span<uint32_t> codes) const;
 
+  // The same for rows [scales.size(), feedback.columns()], position by position, where what a sub-vector loses is fed
+  // back to those after it (kernels/error_feedback.h). `rows` are changed to what each sub-vector was encoded as, which
+  // the scales are fitted to; codes [scales.size(), positions]. With feedback that is zero: the codes and scales of EncodeRow.
+  void EncodeRows(const ErrorFeedback& feedback, std::span<float> rows, std::span<uint32_t> codes,
+                  std::span<uint16_t> scales) const;
+
  private:
   struct Tables;  // float books and Gram tables, shared by copies
+  struct RowSums;
+  // The code of the sub-vector weights[8]; adds to `sums`, whose rms is above 0.
+  uint32_t EncodeSubVector(const float* weights, RowSums& sums) const;
+
   RvqCodebook book_;
+  float grid_;  // what 1 of the book stands for, where the row's rms is 1
   std::shared_ptr<const Tables> tables_;
 };
 
